@@ -27,7 +27,6 @@ from bench.remembered import ANSWERS, DISTRACTORS, FOLLOW_UPS, SMALL_TALK, SUBJE
 from bench.retrieval import empty_database
 from rapport.builtin.prompt import Turn
 from rapport.builtin.summary import summarize
-from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.conversation import Message, Role
 from rapport.domain.embedder import Embedder
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
@@ -35,10 +34,11 @@ from rapport.domain.ids import new_id
 from rapport.domain.memory import MemoryCandidate
 from rapport.domain.note import Vector
 from rapport.domain.synthetic import is_synthetic
-from rapport.followups.triggers import synthetic_message
+from rapport.domain.token_estimate import estimate_tokens
+from rapport.followups.triggers import make_synthetic_message
 from rapport.memory.memory_store import MemoryStore
-from rapport.memory.query import Query, query_for
-from rapport.memory.recall import NEAR_ENOUGH, Recall, memories_block
+from rapport.memory.query import Query, derive_query
+from rapport.memory.recall import MIN_SIMILARITY_BY_EMBEDDER, Recall, render_memories
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.storage.database import Database
 from rapport.storage.memories import Memories
@@ -178,7 +178,7 @@ def after(talk: Talk) -> list[Message]:
 
 def trigger(number: int) -> HumanMessage:
     kind = TRIGGER_TYPES[number % len(TRIGGER_TYPES)]
-    return synthetic_message(kind, prompt=PROMPTS[kind], reason="It went quiet.", id=new_id())
+    return make_synthetic_message(kind, prompt=PROMPTS[kind], reason="It went quiet.", id=new_id())
 
 
 def summary_of(talk: Talk) -> Message:
@@ -193,10 +193,10 @@ def queries(talk: Talk, number: int) -> dict[str, Query]:
     made = trigger(number)
     pictures = [row("user", "", 80)]
     return {
-        WAYS[0]: query_for(HumanMessage(talk.current), talk.before, None),
-        WAYS[1]: query_for(made, after(talk), None),
+        WAYS[0]: derive_query(HumanMessage(talk.current), talk.before, None),
+        WAYS[1]: derive_query(made, after(talk), None),
         WAYS[2]: Query(str(made.text), "message"),
-        WAYS[3]: query_for(made, pictures, summary_of(talk)),
+        WAYS[3]: derive_query(made, pictures, summary_of(talk)),
     }
 
 
@@ -238,12 +238,12 @@ async def look_up(
     begun = time.perf_counter()
     recalled = await Recall(embedder, memory_store).recall(talk.owner, AGENT, query, tokens=estimate_tokens)
     into.ms.append((time.perf_counter() - begun) * 1e3)
-    nearest = await memory_store.near(talk.owner, AGENT, await embedder.embed_question(query.text), TOP)
+    nearest = await memory_store.find_nearest(talk.owner, AGENT, await embedder.embed_question(query.text), TOP)
     into.best.append(nearest[0][1])
     into.recall.append(len(ids & {one.id for one, _ in nearest}) / len(ids))
     into.given.append(len(ids & {one.id for one in recalled}) / len(ids))
     into.lines.append(len(recalled))
-    into.tokens.append(estimate_tokens(memories_block(recalled)))
+    into.tokens.append(estimate_tokens(render_memories(recalled)))
 
 
 async def separate(
@@ -251,7 +251,7 @@ async def separate(
 ) -> None:
     """Add the similarities of relevant and other memories, from which a threshold is chosen."""
     vector = await embedder.embed_question(talk.current)
-    for one, similarity in await memory_store.near(talk.owner, AGENT, vector, MOST):
+    for one, similarity in await memory_store.find_nearest(talk.owner, AGENT, vector, MOST):
         (figures.near if one.id in ids else figures.far).append(similarity)
     said, _ = SMALL_TALK[figures.talks % len(SMALL_TALK)]
     recalled = await Recall(embedder, memory_store).recall(
@@ -271,7 +271,7 @@ def cost_of_tags(figures: Figures) -> None:
         "checking whether a message is synthetic": each(lambda: [is_synthetic(one) for one in history], len(history)),
         "making a synthetic message": each(lambda: [trigger(number) for number in range(200)], 200),
         "filtering a history, a message": each(lambda: [one for one in history if not is_synthetic(one)], len(history)),
-        "choosing the query after 1,000 messages": each(lambda: [query_for(trigger(0), history, None)], 1),
+        "choosing the query after 1,000 messages": each(lambda: [derive_query(trigger(0), history, None)], 1),
     }
 
 
@@ -302,7 +302,7 @@ def print_figures(figures: Figures, embedder: str) -> None:
         )
     print(f"follow-ups whose query was the user's own message: {figures.same_query} of {figures.talks}")
     print(f"lines for a message without relevant memories: {statistics.mean(figures.idle):.1f}")
-    print("\nthreshold         relevant       others   (in use: " + f"{NEAR_ENOUGH.get(embedder, 0):g})")
+    print("\nthreshold         relevant       others   (in use: " + f"{MIN_SIMILARITY_BY_EMBEDDER.get(embedder, 0):g})")
     for floor in FLOORS:
         kept, let_in = (sum(one >= floor for one in values) / len(values) for values in (figures.near, figures.far))
         print(f"{floor:>9.2f}{kept:>17.3f}{let_in:>13.3f}")

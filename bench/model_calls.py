@@ -141,10 +141,27 @@ def render_prompt(call: Call) -> str:
     return "\n".join(f"{message['role']}: {message['content']}" for message in messages)
 
 
-def compare_prompts(calls: Sequence[Call]) -> list[float]:
-    """Return for each turn from the second the share of its prompt that is the beginning of the previous turn's, too."""
+@dataclass(frozen=True)
+class Prompt:
+    """The sizes of a turn's prompt, in characters."""
+
+    total: int
+    common: int
+    """The beginning that is the same as in the previous turn."""
+    instructions: int
+
+    @property
+    def share(self) -> float:
+        return self.common / self.total
+
+
+def compare_prompts(calls: Sequence[Call]) -> list[Prompt]:
+    """Return the prompt of each turn from the second, compared with that of the turn before."""
     prompts = [render_prompt(call) for call in calls if not call.is_summary]
-    return [_count_common(before, now) / len(now) for before, now in itertools.pairwise(prompts)]
+    return [
+        Prompt(len(now), _count_common(before, now), now.index("\nuser: "))
+        for before, now in itertools.pairwise(prompts)
+    ]
 
 
 def _count_common(one: str, other: str) -> int:
@@ -157,12 +174,17 @@ def report(calls: Sequence[Call]) -> bool:
     """Print the figures; return whether all targets are met."""
     counts = count_purposes(calls)
     per_turn = len(calls) / len(TALK)
-    shares = compare_prompts(calls)[FIRST_TURN - 2 :]
+    prompts = compare_prompts(calls)[FIRST_TURN - 2 :]
+    shares = [prompt.share for prompt in prompts]
     median, worst = statistics.median(shares), min(shares)
     low = [number for number, share in enumerate(shares, FIRST_TURN) if share < SHARE_GOAL]
+    lowest = min(prompts, key=lambda prompt: prompt.share)
+    overall = sum(prompt.common for prompt in prompts) / sum(prompt.total for prompt in prompts)
     shown = ", ".join(f"{purpose} {counts[purpose] / len(TALK):.3f}" for purpose in ("answer", "summary", "other"))
     print(f"{len(calls)} calls in {len(TALK)} turns; per turn: {shown}")
     print(f"the same beginning as the turn before: turns below {SHARE_GOAL:.0%}: {low or 'none'}")
+    print(f"  of all characters of these prompts: {overall:.1%}")
+    print(f"  the lowest: {lowest.common} of {lowest.total} characters; its instructions have {lowest.instructions}")
     goals = [
         (f"at most {CALLS_GOAL} calls per turn", per_turn <= CALLS_GOAL, f"{per_turn:.3f}"),
         (f"at least {SHARE_GOAL:.0%} of a prompt is the same, median", median >= SHARE_GOAL, f"{median:.1%}"),

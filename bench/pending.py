@@ -18,7 +18,6 @@ from pathlib import Path
 import psycopg
 
 from rapport.domain.conversation import Incoming
-from rapport.domain.follow_up import EXPIRY_SECONDS
 from rapport.domain.ids import new_id
 from rapport.ingest.accept import accept
 from rapport.runtime.timer_loop import BATCH
@@ -89,7 +88,7 @@ class Site:
         await self.timed("fire 100", self._fire_all)
 
     async def _fire_all(self, timers: Timers) -> None:
-        fired = await timers.fire(limit=BATCH, max_lateness_seconds=EXPIRY_SECONDS)
+        fired = await timers.fire(limit=BATCH)
         assert len(fired) == FIRED_AT_ONCE
 
     async def _speak(self, where: str) -> None:

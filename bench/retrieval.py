@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from bench.questions import COMPARISON, DEVELOPMENT, EVERYDAY, FRESH, NAMED, QuestionSet, load_questions
 from rapport.cli.calibration_plot import draw_curve
 from rapport.domain.embedder import Embedder
-from rapport.domain.note import Chunk
+from rapport.domain.note import Chunk, NoteCounts
+from rapport.domain.note_scope import NoteScope
 from rapport.retrieval.calibration import MAX_PASSAGES, Calibration, calibrate
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.retrieval.library import Library
@@ -38,6 +39,7 @@ from rapport.storage.migrate import migrate, schema_lock
 from rapport.storage.notes.note_index import NoteIndex
 from rapport.storage.notes.notes import NewNote, Notes
 from rapport.storage.notes.passage_search import PassageSearch
+from rapport.storage.notes.visible_notes import VisibleNotes
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 from rapport.storage.vector_index import ensure_vector_index
 
@@ -132,7 +134,7 @@ async def read_in(database: Database, embedder: Embedder, owner: str, questions:
 async def recalls(database: Database, embedder: Embedder, owner: str, questions: QuestionSet) -> dict[str, float]:
     """Return, for each way of searching, the share of the answering notes among the first three passages."""
     async with database.statement() as connection:
-        counts = await Notes(connection).get_counts(owner, embedder.name)
+        counts = await VisibleNotes(connection).get_counts(owner, embedder.name)
     found: dict[str, float] = {}
     for way, (near, words) in SEARCHES.items():
         search = PassageSearch(database) if near is None or words is None else PassageSearch(database, near, words)
@@ -140,7 +142,7 @@ async def recalls(database: Database, embedder: Embedder, owner: str, questions:
         for question in questions.answerable:
             passages = (
                 await make_retriever(embedder, search, NoteIndex(database)).find(
-                    owner, question.text, note_counts=counts, limit=TOP
+                    NoteScope(owner), question.text, note_counts=counts, limit=TOP
                 )
             ).passages
             shares.append(len(question.notes & {passage.note_id for passage in passages}) / len(question.notes))
@@ -153,11 +155,11 @@ async def bests(
 ) -> tuple[list[float], list[float]]:
     """Return the guard's relevance for every question with an answer, and for every one without."""
     async with database.statement() as connection:
-        counts = await Notes(connection).get_counts(owner, embedder.name)
+        counts = await VisibleNotes(connection).get_counts(owner, embedder.name)
     retriever = make_retriever(embedder, PassageSearch(database), NoteIndex(database))
 
     async def best(text: str) -> float:
-        return (await retriever.retrieve(owner, text, earlier=(), note_counts=counts)).relevance
+        return (await retriever.retrieve(NoteScope(owner), text, earlier=(), note_counts=counts)).relevance
 
     answerable = [await best(question.text) for question in questions.answerable]
     return answerable, [await best(question.text) for question in questions.unanswerable]
@@ -165,12 +167,12 @@ async def bests(
 
 async def measured_threshold(database: Database, embedder: Embedder, owner: str) -> Calibration:
     async with database.statement() as connection:
-        passages = await Notes(connection).sample_vectors(owner, embedder.name, limit=MAX_PASSAGES)
-        counts = await Notes(connection).get_counts(owner, embedder.name)
+        passages = await VisibleNotes(connection).sample_vectors(NoteScope(owner), embedder.name, limit=MAX_PASSAGES)
+        counts = await VisibleNotes(connection).get_counts(owner, embedder.name)
     return await calibrate(
         passages,
         embedder,
-        make_retriever(embedder, PassageSearch(database), NoteIndex(database)).measure(owner, counts),
+        make_retriever(embedder, PassageSearch(database), NoteIndex(database)).measure(NoteScope(owner), counts),
     )
 
 
@@ -311,7 +313,12 @@ async def search_speed(database: Database, synthetic: Synthetic, filled: int, fi
         as_list: list[float] = vector.tolist()
         begun = time.perf_counter()
         found = await search.find_passages(
-            "many", embedder="synthetic", question=text, vector=as_list, chunks=filled, limit=5
+            NoteScope("many"),
+            embedder="synthetic",
+            question=text,
+            vector=as_list,
+            counts=NoteCounts(filled, None),
+            limit=5,
         )
         times.append((time.perf_counter() - begun) * 1e3)
         seen.append((vector, found.best))

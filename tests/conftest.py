@@ -84,9 +84,13 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Genera
     """The embedded Postgres, shared by all processes of this run."""
     base = tmp_path_factory.getbasetemp()
     shared = base if worker_id == "master" else base.parent
-    server = EmbeddedPostgres.start(shared / "postgres")
     with only_one(shared / "template.lock"):
-        _make_template(server)
+        server = EmbeddedPostgres.start(shared / "postgres")
+        if not _has_template(server):
+            _change_settings(server)
+            server.stop()
+            server = EmbeddedPostgres.start(shared / "postgres")
+            _make_template(server)
     yield server
     server.stop()
 
@@ -162,18 +166,30 @@ def _database(postgres: EmbeddedPostgres, administration: psycopg.Connection, *,
     administration.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
 
 
-def _make_template(postgres: EmbeddedPostgres) -> None:
+def _has_template(postgres: EmbeddedPostgres) -> bool:
+    with psycopg.connect(postgres.url_for("postgres")) as connection:
+        found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (TEMPLATE,)).fetchone()
+    return found is not None
+
+
+def _change_settings(postgres: EmbeddedPostgres) -> None:
+    """Change settings that the next start of the server reads."""
     with psycopg.connect(postgres.url_for("postgres"), autocommit=True) as connection:
-        if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (TEMPLATE,)).fetchone():
-            return
         # Tests kill processes, not the machine: waiting for the disk would prove nothing.
         connection.execute("ALTER SYSTEM SET fsync = off")
         connection.execute("ALTER SYSTEM SET full_page_writes = off")
         # It would analyze a large table in the middle of a test of its plans.
         connection.execute("ALTER SYSTEM SET autovacuum = off")
-        connection.execute("SELECT pg_reload_conf()")
+        # To create and to drop a database reads the headers of all buffers four times.
+        connection.execute("ALTER SYSTEM SET shared_buffers = '64MB'")
+
+
+def _make_template(postgres: EmbeddedPostgres) -> None:
+    with psycopg.connect(postgres.url_for("postgres"), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {TEMPLATE}_new".encode())
         asyncio.run(_migrate(postgres.url_for(f"{TEMPLATE}_new")))
+        # The first connection to a migrated database writes a summary of the catalog, which is copied with the template.
+        psycopg.connect(postgres.url_for(f"{TEMPLATE}_new")).close()
         connection.execute(f"ALTER DATABASE {TEMPLATE}_new RENAME TO {TEMPLATE}".encode())
 
 

@@ -272,6 +272,55 @@ def test_no_secret_is_tracked() -> None:
         assert shapes.search(path.read_bytes().decode(errors="replace")) is None, path
 
 
+GUIDES = ("ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/*.md", "docs/extending/*.md")
+"""The pages that send a reader to files. An ADR says what was true when it was written."""
+_LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+_CODE = re.compile(r"`([^`\s]+)`")
+_FILE_NAME = re.compile(r"\w[\w.-]*\.(py|js|css|html|sql|toml|lock|md)")
+_PLACEHOLDER = re.compile(r"[A-Z]{4,}(?![\w.]*\.md)|<\w+>")
+NAMES_IN_EXAMPLES = {"docs/notes.md": {"README.md", "guide/README.md"}}
+"""Names of files that a reader may have, and the project has not."""
+
+
+def test_every_path_in_the_guides_exists() -> None:
+    """A page may leave out the beginning of a path that the text before it says."""
+    files = [path.relative_to(ROOT) for path in tracked_files()]
+    known = {path for file in files for path in (file, *file.parents)}
+    tails = {"/".join(path.parts[start:]) for path in known for start in range(len(path.parts))}
+    tops = {path.parts[0] for path in known if path.parts} | {path.name for path in SOURCE.iterdir() if path.is_dir()}
+    missing: list[str] = []
+    for guide in sorted(path for pattern in GUIDES for path in ROOT.glob(pattern)):
+        name, text = guide.relative_to(ROOT).as_posix(), guide.read_text()
+        others = tails | NAMES_IN_EXAMPLES.get(name, set())
+        missing += [f"{name}: {path}" for path in list_paths(text, tops) if path not in others]
+        links = [link for link in _LINK.findall(text) if "://" not in link]
+        missing += [f"{name}: {link}" for link in links if not (guide.parent / link).exists()]
+    assert not missing, "\n".join(missing)
+
+
+def list_paths(text: str, tops: set[str]) -> Iterator[str]:
+    """Yield the paths of a page: file names, folders, and what begins with a folder; of a placeholder, the folder it is in."""
+    prose = "".join(part for number, part in enumerate(text.split("```")) if number % 2 == 0)
+    for code in _CODE.findall(prose):
+        path = code.partition("::")[0]
+        if placeholder := _PLACEHOLDER.search(path):
+            path = path[: placeholder.start()].rpartition("/")[0]
+        parts = path.split("/")
+        if parts[0] in tops or _FILE_NAME.fullmatch(parts[-1]) or re.fullmatch(r"\w+/", path):
+            yield path.removesuffix("/")
+
+
+def test_a_path_is_recognized() -> None:
+    text = "See `turns/ask.py`, `page/NAME.js`, `bot.py`, `auth/`, `a.b`, `/api/notes`, `channels/<name>/`.\n```\n`x.py`\n```\n"
+    assert list(list_paths(text, {"turns", "page", "channels"})) == [
+        "turns/ask.py",
+        "page",
+        "bot.py",
+        "auth",
+        "channels",
+    ]
+
+
 def test_changes_are_kept() -> None:
     changelog = ROOT / "CHANGELOG.md"
     assert changelog.is_file()

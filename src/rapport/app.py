@@ -105,14 +105,18 @@ async def open_app(
         failpoints.arm(settings.failpoint)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_database(settings, meanwhile=_import_slow_modules))
+        from rapport.agents.directory import AgentDirectory
         from rapport.agents.graph import LangGraphAgent
         from rapport.agents.health import ModelHealth
         from rapport.agents.metadata import verify_metadata
+        from rapport.agents.model_pool import ModelPool
         from rapport.agents.model_record import ModelRecord
-        from rapport.agents.models import close_model, find_server, make_model
+        from rapport.agents.models import find_server, get_host, make_model
         from rapport.channels.base import ChannelServices
         from rapport.channels.registry import open_channels
+        from rapport.core.agents import AgentStore, store_shipped_agents
         from rapport.core.core import make_core
+        from rapport.domain.agent_profile import ModelChoice
         from rapport.memory.memory_store import MemoryStore
         from rapport.memory.recall import Recall
         from rapport.metrics import Metrics
@@ -126,10 +130,10 @@ async def open_app(
         from rapport.storage.notes.note_index import NoteIndex
         from rapport.storage.notes.passage_search import PassageSearch
         from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
+        from rapport.turns.budgets import Budgets
         from rapport.turns.deps import TurnDeps
 
         chat_model = model or make_model(settings.model, timeout=settings.model_timeout, environment=os.environ)
-        stack.push_async_callback(close_model, chat_model)
         pool = checkpoint_pool(database.url)
         stack.push_async_callback(pool.close)
         await pool.open()
@@ -138,12 +142,27 @@ async def open_app(
             for step in await migrate(database):
                 log.info("storage.migrated", step=step)
             await saver.setup()
+            await store_shipped_agents(database)
         metrics = Metrics()
         health = ModelHealth(metrics.count_model_failure)
-        server = find_server(settings.model, os.environ)
-        async with database.statement() as connection:
-            record = ModelRecord.read(await ModelRecords(connection).load(settings.model, server))
-        agent = LangGraphAgent(chat_model, saver, deadline=settings.turn_deadline, health=health, record=record)
+
+        async def make_agent(model: BaseChatModel, name: str, server: str, health: ModelHealth) -> LangGraphAgent:
+            async with database.statement() as connection:
+                record = ModelRecord.read(await ModelRecords(connection).load(name, server))
+            return LangGraphAgent(
+                model, saver, deadline=settings.turn_deadline, health=health, record=record, name=name, server=server
+            )
+
+        async def make_chosen_agent(choice: ModelChoice) -> LangGraphAgent:
+            name = choice.name or settings.model
+            made = make_model(name, timeout=settings.model_timeout, environment=os.environ, choice=choice)
+            server = get_host(choice.base_url) if choice.base_url else find_server(name, os.environ)
+            return await make_agent(made, name, server, ModelHealth(metrics.count_model_failure))
+
+        agent = await make_agent(chat_model, settings.model, find_server(settings.model, os.environ), health)
+        models = ModelPool(agent, make_chosen_agent)
+        stack.push_async_callback(models.close)
+        agents = AgentDirectory(AgentStore(database))
         await verify_metadata(agent.graph, saver)
         embedder = make_embedder(settings.embeddings, environment=os.environ)
         stack.push_async_callback(close_embedder, embedder)
@@ -151,16 +170,16 @@ async def open_app(
         memory = MemoryStore(database, embedder)
         deps = TurnDeps(
             database,
-            agent,
+            agents,
+            models,
             make_retriever(questions, PassageSearch(database), NoteIndex(database)),
             Recall(questions, memory),
             memory,
             metrics,
             make_context_selector(settings, database, questions),
+            Budgets(database, now),
             autonomy=settings.autonomy,
             now=now,
-            model=settings.model,
-            model_server=server,
             reflection=settings.reflection,
             max_chat_history=settings.max_chat_history,
         )
@@ -174,7 +193,9 @@ async def open_app(
             deps.retriever,
             memory,
             deps.context_selector,
+            agents,
             on_timers_changed=worker.notice_timer_change,
+            now=now,
         )
         services = ChannelServices(core, worker.delivery_loop.post_notice, database, settings.autonomy)
         channels_by_name = await open_channels(channels, settings, services, stack)

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from rapport.domain.follow_up import GATES, TRIGGER_TYPES
 from rapport.domain.model_problems import MODEL_PROBLEMS, ModelProblem
+from rapport.domain.usage import PURPOSES, Usage
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The content type of `render`, which every Prometheus version reads."""
@@ -74,6 +75,18 @@ class Metrics:
             ("kind",),
             registry=registry,
         )
+        self._model_calls = Counter(
+            "rapport_model_calls",
+            "Model calls that reached the model's server, retries and failed ones included.",
+            ("purpose",),
+            registry=registry,
+        )
+        self._model_tokens = Counter(
+            "rapport_model_tokens",
+            "Tokens of model calls, as the provider counts them; estimated where it does not.",
+            ("direction", "purpose"),
+            registry=registry,
+        )
         self._deleted = Counter(
             "rapport_retention_deleted", "Rows deleted after the retention time.", ("table",), registry=registry
         )
@@ -125,6 +138,13 @@ class Metrics:
     def count_model_failure(self, problem: ModelProblem) -> None:
         """Count a call of the model that has failed."""
         self._model_errors.labels(_limit_label(problem, MODEL_PROBLEMS)).inc()
+
+    def count_model_calls(self, usage: Usage) -> None:
+        """Count the calls of a purpose and their tokens."""
+        purpose = _limit_label(usage.purpose, PURPOSES)
+        self._model_calls.labels(purpose).inc(usage.calls)
+        self._model_tokens.labels("in", purpose).inc(usage.tokens_in)
+        self._model_tokens.labels("out", purpose).inc(usage.tokens_out)
 
     def count_deleted(self, table: str, rows: int) -> None:
         """Count rows that were deleted after the retention time."""

@@ -50,6 +50,7 @@ class Settings(BaseSettings):
     ] = None
     telegram_allowed_chats: Annotated[str, Field(validation_alias=AliasChoices("TELEGRAM_ALLOWED_CHATS"))] = ""
     telegram_allowed_users: Annotated[str, Field(validation_alias=AliasChoices("TELEGRAM_ALLOWED_USERS"))] = ""
+    telegram_agent: Annotated[str | None, Field(validation_alias=AliasChoices("TELEGRAM_AGENT"))] = None
     telegram_webhook_url: Annotated[str | None, Field(validation_alias=AliasChoices("TELEGRAM_WEBHOOK_URL"))] = None
     telegram_api_url: Annotated[str, Field(validation_alias=AliasChoices("TELEGRAM_API_URL"))] = (
         "https://api.telegram.org"
@@ -75,6 +76,7 @@ def read_settings() -> Settings:
         "REDIS_URL",
         "RAPPORT_FAILPOINT",
         "TELEGRAM_BOT_TOKEN",
+        "TELEGRAM_AGENT",
         "TELEGRAM_WEBHOOK_URL",
         "TELEGRAM_API_URL",
     ):

@@ -24,14 +24,19 @@ def test_tools_are_withheld_while_more_calls_were_written_as_text() -> None:
     assert record.has_called_tools
 
 
-def test_the_trigger_is_plain_while_more_were_answered() -> None:
+def test_the_trigger_is_plain_if_more_than_every_fourth_was_answered() -> None:
     record = ModelRecord()
     plain: list[bool] = []
-    for was_answered in (True, False, False, True, True):
+    for was_answered in (True, False, False, False, True):
         record.count_trigger(was_answered=was_answered)
         plain.append(record.needs_plain_trigger)
-    assert plain == [True, False, False, False, True]
-    assert (record.answered_triggers, record.follow_ups) == (3, 2)
+    assert plain == [True, True, True, False, True]
+    assert (record.answered_triggers, record.follow_ups) == (2, 3)
+
+
+def test_a_model_that_writes_calls_as_text_gets_the_plain_trigger() -> None:
+    assert ModelRecord(text_calls=1).needs_plain_trigger
+    assert not ModelRecord(tool_calls=1, text_calls=1).needs_plain_trigger
 
 
 def test_one_refused_picture_is_enough() -> None:

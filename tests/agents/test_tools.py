@@ -67,3 +67,18 @@ def test_the_tools_are_those_of_the_specification() -> None:
         "search_conversation": ["query"],
     }
     assert frozenset(parameters) == CHAT_TOOL_NAMES
+
+
+async def test_a_model_is_offered_only_the_types_that_the_agent_allows() -> None:
+    tools = Toolbox(may_plan=("check_in", "task_incomplete"))
+    [offered] = tools.list_tools()
+    kinds = offered["function"]["parameters"]["properties"]["trigger_type"]
+    assert kinds["enum"] == ["check_in", "task_incomplete"]
+    assert "waiting_for_decision" not in kinds["description"]
+    call = {"trigger_type": "waiting_for_decision", "delay_seconds": 300, "matter": "the bike"}
+    [answer] = await tools.use(calling(("follow_up", call)))
+    assert str(answer.text) == "Not planned: `trigger_type` must be one of check_in, task_incomplete."
+    assert tools.follow_up is None
+    await tools.use(calling(("follow_up", {**call, "trigger_type": "task_incomplete"})))
+    assert tools.follow_up is not None
+    assert Toolbox().list_tools() == []

@@ -107,6 +107,25 @@ async def on_a_desktop(visitor: Visitor) -> None:
     keep(await taken(visitor), "notes")
     await visitor.panel("insight")
     keep(await taken(visitor), "insight")
+    await in_the_editor(visitor)
+
+
+async def in_the_editor(visitor: Visitor) -> None:
+    """Make an agent, try it, and take a picture before it is saved."""
+    await visitor.open("agents")
+    panel = visitor.shown("agents")
+    await panel.get_by_role("button", name="New agent").click()
+    await panel.get_by_label("Name", exact=True).fill("Travel desk")
+    await panel.get_by_label("Persona").fill(
+        "You help the team to plan trips. You answer in two sentences and name the rule that you rely on."
+    )
+    await panel.get_by_label("Description").fill("Answers questions about trips from our rules.")
+    await panel.get_by_label("Greeting").fill("Where do you want to go?")
+    await panel.get_by_label("Your question").fill("What does a hotel room cost at most?")
+    await panel.get_by_role("button", name="Try it").click()
+    await expect(panel.locator(".agent-said")).to_be_visible()
+    await visitor.page.locator("#side-panel").evaluate("one => { one.scrollTop = 0 }")
+    keep(await taken(visitor), "agents")
 
 
 async def on_a_phone(visitor: Visitor) -> None:

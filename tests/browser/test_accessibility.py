@@ -16,7 +16,7 @@ from .visitor import IN_A_BROWSER, Visitor
 pytestmark = IN_A_BROWSER
 
 HERE = Path(__file__).parent
-PANELS = ("sources", "why", "next", "memory", "notes", "insight")
+PANELS = ("sources", "why", "next", "memory", "notes", "agents", "insight")
 RUN = "() => axe.run(document, { resultTypes: ['violations'] }).then(found => found.violations)"
 NOTE = "Customers may send goods back within 30 days of purchase and get their money back."
 
@@ -127,6 +127,7 @@ async def test_the_keyboard_reaches_what_the_mouse_does(visitor: Visitor, world:
     wanted = {
         "Notes",
         "Memory",
+        "Agents",
         "Insight",
         "Message",
         "Reply",

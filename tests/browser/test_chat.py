@@ -49,6 +49,36 @@ async def test_a_conversation_is_begun_watched_as_it_is_written_and_stopped(visi
 
 
 @ON_A_PHONE
+async def test_a_message_written_while_the_history_loads_is_sent_once(visitor: Visitor, world: World) -> None:
+    thread = await world.conversation()
+    may_load, may_send = asyncio.Event(), asyncio.Event()
+    sent: list[str] = []
+
+    async def load_late(route: Route) -> None:
+        await may_load.wait()
+        await route.continue_()
+
+    async def send_late(route: Route) -> None:
+        sent.append(route.request.url)
+        await may_send.wait()
+        await route.continue_()
+
+    await visitor.page.route(f"**/api/threads/{thread}/history*", load_late)
+    await visitor.page.route(f"**/chat/conversations/{thread}/messages", send_late)
+    await visitor.open(f"c/{thread}")
+    await visitor.say("Hi")
+    await until(lambda: bool(sent))
+    async with visitor.page.expect_response(f"**/api/threads/{thread}/history*") as response:
+        may_load.set()
+    await (await response.value).finished()
+    await visitor.page.evaluate("new Promise(resolve => setTimeout(resolve))")  # the page has read the response
+    may_send.set()
+    await expect(visitor.replies).to_have_count(1)
+    assert len(sent) == 1
+    assert await visitor.words() == ["Hi", "re: Hi"]
+
+
+@ON_A_PHONE
 async def test_what_could_not_be_sent_is_kept_and_sent_again(visitor: Visitor, world: World) -> None:
     thread = await world.conversation()
     await visitor.open(f"c/{thread}")

@@ -6,6 +6,7 @@ import re
 
 from playwright.async_api import Locator, expect
 
+from rapport.domain.note_scope import NoteSettings
 from tests.channels.http.test_auth import make_key, until_closed
 from tests.channels.http.test_session import secret_of
 from tests.support.world import World, until
@@ -44,7 +45,7 @@ async def test_an_answer_shows_the_passage_it_rests_on(visitor: Visitor, world: 
     await expect(passage).to_be_visible()
     await world.http.delete("/api/notes/shop")
     await visitor.open(f"c/{thread}/sources")
-    await expect(passage).to_contain_text("This note was deleted.")
+    await expect(passage).to_contain_text("This note was deleted")
 
 
 async def test_the_messages_given_to_an_answer_are_highlighted(visitor: Visitor, world: World) -> None:
@@ -199,6 +200,53 @@ async def test_notes_are_chosen_dropped_read_and_deleted(visitor: Visitor, world
     await until(two)
 
 
+async def test_notes_are_collected_and_shared_by_keyboard(visitor: Visitor, world: World) -> None:
+    group = await world.conversation(kind="group", title="Climbing")
+    for note_id, names in (("shop", ["rules"]), ("hours", ["rules", "office"]), ("menu", [])):
+        body = {"id": note_id, "text": f"Some words about {note_id}.", "title": note_id, "collections": names}
+        await world.http.post("/api/notes", json=body)
+    await world.app.library.add("ben", "What Ben shares.", note_id="bens", settings=NoteSettings(("office",)))
+    await world.sql("UPDATE notes SET shared_with = 'everyone' WHERE owner_id = 'ben'")
+    await visitor.open("notes")
+    notes, press = visitor.shown("notes"), visitor.page.keyboard.press
+    items, chips = notes.locator("[data-note-id]"), notes.get_by_role("group", name="Collection")
+    await expect(items).to_have_count(4)
+    await expect(items.filter(has_text="hours").locator(".reasons span")).to_have_text(["office", "rules"])
+    bens = items.filter(has_text="What Ben shares")
+    await expect(bens).to_contain_text("shared by ben")
+    await expect(bens.get_by_role("button", name=re.compile("^Delete"))).to_have_count(0)
+
+    await chips.get_by_role("button", name="office 2").focus()
+    await press("Enter")
+    await expect(items).to_have_count(2)
+    await expect(chips.get_by_role("button", name="office 2")).to_have_attribute("aria-pressed", "true")
+    await expect(chips.get_by_role("button", name="office 2")).to_be_focused()
+    await chips.get_by_role("button", name="All").click()
+    await expect(items).to_have_count(4)
+
+    await items.filter(has_text="menu").locator(".note-item").focus()
+    await press("Enter")
+    await notes.get_by_label("Collections").focus()
+    await visitor.page.keyboard.type("Office, kitchen")
+    await notes.get_by_label("Shared with").select_option(label="Members of “Climbing”")
+    await notes.get_by_role("button", name="Save").focus()
+    await press("Enter")
+    await expect(visitor.toast).to_contain_text("Saved.")
+    await expect(notes.get_by_label("Collections")).to_have_value("kitchen, office")
+    menu = (await world.http.get("/api/notes/menu")).json()
+    assert (menu["collections"], menu["shared_with"]) == (["kitchen", "office"], group)
+    await notes.get_by_label("Collections").fill("what?")
+    await press("Enter")
+    await expect(visitor.toast.last).to_contain_text("`collections` has the name 'what?'")
+    await notes.get_by_role("button", name="All notes").click()
+    await expect(items.filter(has_text="menu")).to_contain_text("shared with Climbing")
+
+    await bens.locator(".note-item").click()
+    await expect(notes.locator(".note-text.whole")).to_have_text("What Ben shares.")
+    await expect(notes).to_contain_text("Only its owner can change it.")
+    await expect(notes.get_by_label("Collections")).to_have_count(0)
+
+
 @ON_A_PHONE
 async def test_insight_counts_what_happened(visitor: Visitor, world: World) -> None:
     await visitor.open("insight")
@@ -214,7 +262,9 @@ async def test_insight_counts_what_happened(visitor: Visitor, world: World) -> N
     await expect(insight.locator(".figures .card b").first).to_have_text(str(counted))
     await expect(insight.locator(".chart rect")).not_to_have_count(0)
     await expect(insight.locator(".spans")).to_contain_text("Writing the answer")
-    await expect(insight.locator("table")).to_contain_text("To pick up the conversation")
+    await expect(insight.locator("table").first).to_contain_text("To pick up the conversation")
+    await expect(insight.locator(".wordings")).to_contain_text("default")
+    await expect(insight.locator(".wordings")).to_contain_text("0 of 1 answered, 0–79 %; too few to compare")
 
 
 @ON_A_PHONE

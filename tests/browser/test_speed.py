@@ -17,12 +17,16 @@ import rapport
 from tests.support.world import ScriptedModel, World, open_world
 
 from .conftest import Figures
-from .visitor import IN_A_BROWSER, ON_A_PHONE, Screen, Visitor, visit
+from .visitor import IN_A_BROWSER, ON_A_DESKTOP, ON_A_PHONE, Screen, Visitor, visit
 
 pytestmark = IN_A_BROWSER
 
 PAGE = Path(rapport.__file__).parent / "page"
-HEAVIEST = 150_000
+HEAVIEST_AT_FIRST = 156_000
+HEAVIEST = 190_000
+"""The most bytes of all files. The editor of agents has some 30 fields with help, a try and versions; few visitors open it."""
+LOADED = """() => performance.getEntriesByType('resource').map(one => new URL(one.name).pathname)
+    .filter(path => path.startsWith('/page/')).map(path => path.slice('/page/'.length))"""
 LONG = 10_000
 A_PAGE = 200
 """The most messages that are shown before somebody scrolls back."""
@@ -44,10 +48,20 @@ FRAMES = """() => {
 }"""
 
 
-async def test_all_of_the_page_is_light(figures: Figures) -> None:
-    weights = {path.name: path.stat().st_size for path in PAGE.rglob("*") if path.is_file()}
-    figures(f"{sum(weights.values()):,} bytes in {len(weights)} files")
-    assert sum(weights.values()) <= HEAVIEST
+@ON_A_DESKTOP
+async def test_the_page_is_light(visitor: Visitor, world: World, figures: Figures) -> None:
+    """The first visit loads the chat and the panels beside it. The making of agents is loaded by those who open it."""
+    weights = {path.relative_to(PAGE).as_posix(): path.stat().st_size for path in PAGE.rglob("*") if path.is_file()}
+    thread = await world.conversation()
+    await visitor.open(f"c/{thread}/why")
+    await expect(visitor.box).to_be_visible()
+    loaded: list[str] = await visitor.page.evaluate(LOADED)
+    first = sum(weights[name] for name in {"index.html", *loaded})
+    everything = sum(weights.values())
+    figures(f"{first:,} bytes at the first visit, {everything:,} in all {len(weights)} files")
+    assert first <= HEAVIEST_AT_FIRST
+    assert everything <= HEAVIEST
+    assert {name for name in weights if not name.startswith("agents/")} == {"index.html", *loaded}
 
 
 async def filled(world: World, length: int) -> str:

@@ -20,14 +20,15 @@ from rapport.builtin.prompt import read_prompt
 from rapport.builtin.summary import MAX_TOKENS
 from rapport.context.prompt import build_system_prompt
 from rapport.context.source_block import STRICT
-from rapport.context.summary_rules import SUMMARY_PROMPT, estimate_tokens
+from rapport.context.summary_rules import SUMMARY_PROMPT
 from rapport.context.transcript import TranscriptRenderer
 from rapport.domain.context_selection import ChosenMessage, ContextSelection
 from rapport.domain.conversation import Author, Message
 from rapport.domain.conversation_kind import GROUP
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES
 from rapport.domain.server_note import ServerNote, add_note
-from rapport.followups.leaks import leak_in
+from rapport.domain.token_estimate import estimate_tokens
+from rapport.followups.leaks import find_leak
 from rapport.memory.recall import HEADING
 from tests.support.cases import every_case
 from tests.support.growth import assert_in_proportion
@@ -385,7 +386,7 @@ MACHINERY = re.compile(
 
 
 def assert_natural(line: str) -> None:
-    assert leak_in(line, prompts=PROMPTS.values()) is None, line
+    assert find_leak(line, prompts=PROMPTS.values()) is None, line
     assert not MACHINERY.search(line), line
     assert len(line) <= 200
 

@@ -165,7 +165,7 @@ def test_keys_are_made_listed_and_revoked(home: Home) -> None:
 
     listed = home.run("keys", "list")
     row = next(line for line in listed.out.splitlines() if key_id in line)
-    assert "ana" in row
+    assert re.search(r"ana +│ user ", row)
     assert "my phone" in row
     assert secret not in listed.out
 
@@ -175,10 +175,38 @@ def test_keys_are_made_listed_and_revoked(home: Home) -> None:
     assert secret.encode() not in data
 
 
+def test_a_key_has_a_role_and_a_user_with_a_proper_name(home: Home) -> None:
+    for arguments, told in (
+        ([], "operator 'local'"),
+        (["--role", "user"], "user 'local'"),
+        (["--user", "ben"], "user 'ben'"),
+        (["--user", "ben", "--role", "operator"], "operator 'ben'"),
+    ):
+        made = home.run("keys", "create", "laptop", *arguments)
+        assert f" for {told} (laptop)" in made.err, made
+        assert home.run("keys", "revoke", made.err.split()[1]).code == 0
+    before = home.run("keys", "list").out
+    for name, told in (
+        ("*", "stands for everyone"),
+        ("", "is empty"),
+        (" ", "is empty"),
+        ("a" * 201, "the limit is 200"),
+        ("a\nb", "control character"),
+        ("a\x1b[31mb", "control character"),
+    ):
+        assert told in home.fails("keys", "create", "laptop", "--user", name)
+    assert home.run("keys", "create", "laptop", "--role", "king").code == 2
+    assert home.run("keys", "list").out == before
+
+
 def test_the_schema_goes_down_and_up(home: Home) -> None:
     assert home.run("migrate").code == 0
     assert home.run("migrate").out == "Nothing to do: the schema is up to date.\n"
-    down = home.run("migrate", "--to", "0")
+    refused = home.run("migrate", "--to", "0")  # nobody says yes
+    assert refused.code == 1
+    assert "This deletes everything from the database" in refused.out
+    assert home.run("migrate").out == "Nothing to do: the schema is up to date.\n"
+    down = home.run("migrate", "--to", "0", "--yes")
     assert down.code == 0
     assert re.fullmatch(r"(down \d{4} \w+\n)+", down.out)
     up = home.run("migrate")

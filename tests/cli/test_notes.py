@@ -132,6 +132,60 @@ def test_every_user_has_notes_of_their_own(rapport: Run) -> None:
     assert "There are no notes of ben yet" in rapport("notes", "search", "coffee", "--user", "ben").out
 
 
+@pytest.mark.usefixtures("docs")
+def test_notes_are_collected_and_shared(rapport: Run) -> None:
+    nothing = rapport("notes", "collections")
+    assert nothing.out == "No note is in a collection: `rapport notes collect ID… --collection NAME`\n"
+    ran = rapport("notes", "add", "docs", "--collection", "Office", "--collection", "shop", "--share", "everyone")
+    assert ran.out.splitlines()[-1] == "3 added."
+    rapport("notes", "add", "docs/coffee.TXT", "--user", "ana")
+    assert [line.split() for line in rapport("notes", "collections").out.splitlines()] == [
+        *(["collection", "notes", "own"], ["office", "3", "3"], ["shop", "3", "3"]),
+    ]
+    collected = rapport("notes", "collect", "coffee", "readme", "--collection", "kitchen")
+    assert collected.out.splitlines() == [
+        "coffee: in kitchen; shared with everyone.",
+        "readme: in kitchen; shared with everyone.",
+    ]
+    assert rapport("notes", "collect", "readme").out == "readme: in no collection; shared with everyone.\n"
+    private = rapport("notes", "share", "readme", "nothing", "--with", "owner")
+    assert (private.code, private.out) == (1, "readme: in no collection; shared with owner.\n")
+    assert private.err == "There is no note 'nothing'.\n"
+
+    listed = rapport("notes", "list", "--collection", "KITCHEN").out.splitlines()
+    assert listed[0].split() == ["id", "title", "characters", "passages", "changed", "collections", "shared"]
+    assert [line.split()[0] for line in listed[1:]] == ["coffee"]
+    assert listed[1].split()[-3:] == ["kitchen", "with", "everyone"]
+    none = rapport("notes", "list", "--collection", "nowhere", "--user", "ana")
+    assert none.out == "There are no notes of ana in 'nowhere'.\n"
+
+    # Another user sees what is shared, and their own note before one of the same id.
+    hers = rapport("notes", "list", "--user", "ana").out.splitlines()[1:]
+    assert [(line.split()[0], line.rstrip().endswith("by local")) for line in hers] == [
+        *(("coffee", False), ("readme-2", True)),
+    ]
+    assert rapport("notes", "show", "readme-2", "--user", "ana").out.startswith("# Parking")
+    assert "There is no note 'readme'" in rapport("notes", "show", "readme", "--user", "ana").err
+    found = rapport("notes", "search", "Where do visitors park?", "--user", "ben").out
+    assert found.startswith("readme-2  ")
+    assert REFUNDS not in found
+    for command in (("delete", "readme-2"), ("share", "readme-2", "--with", "owner"), ("collect", "readme-2")):
+        assert "There is no note 'readme-2'" in rapport("notes", *command, "--user", "ana").err
+
+    for arguments, field in (
+        (("add", "docs", "--collection", "a b"), "`collections`"),
+        (("add", "docs", "--share", "all"), "`shared_with`"),
+        (("collect", "coffee", "--collection", "ä"), "`collections`"),
+        (("share", "coffee", "--with", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"), "`shared_with`"),
+        (("list", "--collection", "x" * 81), "`--collection`"),
+    ):
+        refused = rapport("notes", *arguments)
+        assert refused.code == 1
+        assert field in refused.err
+        assert len(refused.err.splitlines()) == 1
+    assert rapport("notes", "share", "coffee").code == 2
+
+
 def doctor_says(ran: Ran, part: str) -> str:
     return next(line for line in ran.out.splitlines() if line[1:].startswith(f" {part}:"))
 

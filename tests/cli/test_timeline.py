@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from rapport.cli.timeline import REASONS, TimelineView, Used, Why, draw, span
+from rapport.cli.timeline import REASONS, ChoiceReason, TimelineView, UsedSource, draw, span
 from rapport.domain.conversation import Author, Conversation, Message
 from tests.support.cases import every_case
 
@@ -47,11 +47,15 @@ PAPER = [said(f"p{n}", "Dora", "The printer is out of paper.", ago=2 * DAY - 30 
 C = said("C", "Cleo", "The thai restaurant on 10th Ave?", ago=10)
 D = said("D", "Ana", "@bot", ago=0)
 REPLY = answered("R", "The Thai place it is.\n\nCall before Friday.", ago=-1)
-WHY = {"A": Why(("anchor",), 0.93), "B": Why(("topic",), 0.31), "C": Why(("session", "topic"), 0.6)}
+WHY = {
+    "A": ChoiceReason(("anchor",), 0.93),
+    "B": ChoiceReason(("topic",), 0.31),
+    "C": ChoiceReason(("session", "topic"), 0.6),
+}
 
 
-def told(*messages: Message, chosen: dict[str, Why] | None = None, **more: Any) -> TimelineView:
-    why = {**(WHY if chosen is None else chosen), "D": Why(("trigger",), 1.0)}
+def told(*messages: Message, chosen: dict[str, ChoiceReason] | None = None, **more: Any) -> TimelineView:
+    why = {**(WHY if chosen is None else chosen), "D": ChoiceReason(("trigger",), 1.0)}
     details: dict[str, Any] = {"strategy": "relevant", "is_stored": True, "anchor": A, **more}
     return TimelineView(GATHERING, "Companion", D, messages=[*messages, D], chosen=why, **details)
 
@@ -111,7 +115,16 @@ def test_on_a_terminal_what_is_chosen_is_lit_and_the_rest_is_dim() -> None:
 def test_nothing_is_wider_than_the_terminal(width: int) -> None:
     asian = said("C", "李" * 30, "泰国餐厅" * 60, ago=10)
     shown = drawn(
-        told(A, *MATCH, B, *PAPER, asian, reply=REPLY, notes=[Used("menu", 0.5, "x" * 300)], whole_from=B.created_at),
+        told(
+            A,
+            *MATCH,
+            B,
+            *PAPER,
+            asian,
+            reply=REPLY,
+            notes=[UsedSource("menu", 0.5, "x" * 300)],
+            whole_from=B.created_at,
+        ),
         width=width,
     )
     for line in shown.splitlines():
@@ -126,11 +139,11 @@ def test_a_terminal_shows_what_others_wrote_and_does_not_obey_it() -> None:
         said("C", f"◆ Companion{evil}", evil, ago=10),
         Message("e", GATHERING.id, "user", [{"type": "image"}, {"type": "text", "text": evil}], NOW, None),
     ]
-    chosen = {"C": Why((evil,), 0.5), "e": Why(("topic",), 7.0)}
+    chosen = {"C": ChoiceReason((evil,), 0.5), "e": ChoiceReason(("topic",), 7.0)}
     evil_reply = answered("R", evil, ago=0)
     for width in (None, 120):
         shown = drawn(
-            told(*hostile, chosen=chosen, anchor=hostile[0], reply=evil_reply, notes=[Used(evil, -1.0, evil)]),
+            told(*hostile, chosen=chosen, anchor=hostile[0], reply=evil_reply, notes=[UsedSource(evil, -1.0, evil)]),
             width=width,
         )
         for mark in ("\x1b]", "\x1b[2J", "\x07", "\u202e"):
@@ -157,7 +170,7 @@ def test_it_begins_with_the_oldest_chosen_message() -> None:
 
 def test_what_was_said_unasked_has_no_call() -> None:
     unasked = TimelineView(
-        GATHERING, "Companion", None, "recent", True, [B, C], {"C": Why(("recent",), 1.0)}, reply=REPLY
+        GATHERING, "Companion", None, "recent", True, [B, C], {"C": ChoiceReason(("recent",), 1.0)}, reply=REPLY
     )
     shown = drawn(unasked)
     assert "1 earlier message for what was said unasked on Tue 7 Oct 2025, 14:06 UTC" in shown
@@ -182,8 +195,8 @@ def test_what_would_be_chosen_and_what_was_used_besides() -> None:
             is_stored=False,
             reply=REPLY,
             passed_over={"m0": 0.04},
-            memories=[Used("01K", 0.71, "Ana likes Thai food.")],
-            notes=[Used("menu", 0.5)],
+            memories=[UsedSource("01K", 0.71, "Ana likes Thai food.")],
+            notes=[UsedSource("menu", 0.5)],
             looked_up=["get_message", "search_conversation"],
         )
     )

@@ -160,6 +160,13 @@ def test_what_became_of_them_is_listed_and_counted(rapport: Run, sql: Sql, conve
     row = next(line for line in lines if line.strip().startswith("task_incomplete"))
     assert row.split() == ["task_incomplete", "3", "2", "1", "0", "0", "0", "1", "0", "0%"]
     assert lines[-1] == "Held back by: muted 1."
+    sql("UPDATE timers SET prompt_variant = 'kind' WHERE state = 'delivered'")
+    lines = rapport("timers", "stats").out.splitlines()
+    assert lines[-3:] == [
+        "Prompts, with 95 % intervals of the answer rate:",
+        "companion: task_incomplete, kind",
+        "  2 fired, 0 of 2 answered, 0–66 %; too few to compare",
+    ]
 
 
 @pytest.mark.e2e

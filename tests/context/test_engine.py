@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from rapport.context.engine import TOKENS_PER_LINE, SelectionOptions, select_context
 from rapport.context.relevance.grouping import MIN_SCORE, choose_lines
-from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.context_selection import MAX_LINE_CHARACTERS, CandidateMessages, Strategy
 from rapport.domain.conversation import Author, Message
+from rapport.domain.token_estimate import estimate_tokens
 from rapport.retrieval.embedders.wordllama import open_word_table
 from tests.support.cases import every_case
 

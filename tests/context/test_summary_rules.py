@@ -16,14 +16,14 @@ from rapport.context.summary_rules import (
     MAX_TOKENS,
     SLACK,
     collect_source_ids,
-    estimate_tokens,
-    find_summary_due,
     fit_window,
     get_window_limit,
+    needs_summary,
     select_messages_to_cover,
     split_transcript,
 )
 from rapport.domain.conversation import Author, Message, Role
+from rapport.domain.token_estimate import estimate_tokens
 from tests.support.cases import every_case
 
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
@@ -68,26 +68,37 @@ def test_a_beginning_is_covered_and_the_two_newest_questions_never(messages: lis
 def test_nothing_is_covered_before_it_is_time(messages: list[Message], has_summary: bool) -> None:
     threshold = MAX_CHAT_HISTORY + (SLACK if has_summary else 0)
     crowded = len(messages) > threshold or tokens(messages) > MAX_TOKENS
-    assert (find_summary_due(messages, has_summary=has_summary) != "never") == crowded
+    assert needs_summary(messages, has_summary=has_summary) == crowded
     if not crowded:
         assert not select_messages_to_cover(messages, has_summary=has_summary)
 
 
-def test_a_later_summary_has_slack_and_waits_for_a_pause() -> None:
-    def due(count: int, *, has_summary: bool, **more: int) -> str:
-        return find_summary_due(talk([turn("hello")[0]] * count), has_summary=has_summary, **more)
+def test_a_later_summary_has_slack() -> None:
+    def is_due(count: int, *, has_summary: bool, **more: int) -> bool:
+        return needs_summary(talk([turn("hello")[0]] * count), has_summary=has_summary, **more)
 
-    assert [due(count, has_summary=False) for count in (12, 13, 40)] == ["never", "now", "now"]
-    later = {count: due(count, has_summary=True) for count in (13, 17, 18, 22, 23, 40)}
-    assert later == {13: "never", 17: "never", 18: "after_pause", 22: "after_pause", 23: "now", 40: "now"}
-    assert [due(count, has_summary=False, max_history=4) for count in (4, 5)] == ["never", "now"]
-    assert [due(count, has_summary=True, max_history=4) for count in (9, 10, 15)] == ["never", "after_pause", "now"]
+    assert [is_due(count, has_summary=False) for count in (12, 13, 40)] == [False, True, True]
+    assert [is_due(count, has_summary=True) for count in (13, 18, 22, 23, 40)] == [False, False, False, True, True]
+    assert [is_due(count, has_summary=False, max_history=4) for count in (4, 5)] == [False, True]
+    assert [is_due(count, has_summary=True, max_history=4) for count in (14, 15)] == [False, True]
+
+
+def test_forty_turns_cost_at_most_six_summaries() -> None:
+    """Nothing but the number of messages counts, so the figure holds for any pace."""
+    left: list[Message] = []
+    summaries = 0
+    for _ in range(40):
+        left += talk([("user", "a question"), ("assistant", "an answer")])
+        if covered := select_messages_to_cover(left, has_summary=summaries > 0):
+            summaries += 1
+            left = left[len(covered) :]
+    assert summaries <= 6
 
 
 @given(TALKS, st.booleans())
 def test_too_many_tokens_are_summed_up_at_once(messages: list[Message], has_summary: bool) -> None:
     if tokens(messages) > MAX_TOKENS:
-        assert find_summary_due(messages, has_summary=has_summary) == "now"
+        assert needs_summary(messages, has_summary=has_summary)
 
 
 @given(TALKS)
@@ -112,7 +123,7 @@ def test_what_is_left_is_short_unless_the_newest_questions_reach_further_back(me
     covered = select_messages_to_cover(messages)
     left = messages[len(covered) :]
     reaches_back = len(questions(messages)) < 2 or (bool(left) and left[0] in questions(messages)[-2:])
-    if find_summary_due(messages, has_summary=False) != "never" and not reaches_back:
+    if needs_summary(messages, has_summary=False) and not reaches_back:
         assert len(left) <= MAX_KEPT_MESSAGES
         assert tokens(left) <= MAX_TOKENS
 

@@ -110,7 +110,9 @@ def _answers(figures: Figures, users: Rows, replies: Rows) -> None:
         figures.unanswered += not answers
         figures.double += max(0, len(answers) - 1)
         # Such a reply has no metadata but its receipt.
-        figures.wrong += sum(answer[3] != reply_to(row[3]) or set(answer[6]) != {"context"} for answer in answers)
+        figures.wrong += sum(
+            answer[3] != reply_to(row[3]) or set(answer[6]) != {"agent", "context", "usage"} for answer in answers
+        )
     figures.wrong += len(by_event)
 
 

@@ -111,6 +111,10 @@ class ScriptedModel:
     """Reflections are answered when this is set."""
     refuses_tools: int | None = None
     """The status with which a request with functions is refused, as by servers whose models can't call any."""
+    usage: tuple[int, int] | None = (1, 1)
+    """The tokens in and out that it tells for each answer, of a streamed one if it is asked to; None: it tells none."""
+    refuses_usage: bool = False
+    """Whether a request for the usage of a stream is refused, as by servers that do not know the option."""
     fails: bool = False
     """Whether every call gets a 500."""
     summary: str = "They talked."
@@ -146,13 +150,16 @@ class ScriptedModel:
                 return _refusal(500, "scripted failure")
             if self.refuses_tools is not None and call.tools:
                 return _refusal(self.refuses_tools, "this model does not support tools")
+            if self.refuses_usage and "stream_options" in body:
+                return _refusal(400, "Bad request")
             if is_reflection:
                 return await self._decide()
             answer = self._reply(call)
             if body.get("stream"):
-                return await self._stream(request, call, answer)
+                wants_usage = body.get("stream_options") == {"include_usage": True}
+                return await self._stream(request, call, answer, usage=self.usage if wants_usage else None)
             await asyncio.sleep(self.delay(call.text))
-            return web.json_response(_completion(answer))
+            return web.json_response(_completion(answer, self.usage))
         except asyncio.CancelledError:
             call.broken = True
             raise
@@ -166,7 +173,7 @@ class ScriptedModel:
         if isinstance(decided, int):
             return _refusal(decided, "scripted failure")
         arguments = decided if isinstance(decided, str) else json.dumps(dict(decided))
-        return web.json_response(_completion(Uses([ToolCall(REFLECTION, arguments)])))
+        return web.json_response(_completion(Uses([ToolCall(REFLECTION, arguments)]), self.usage))
 
     def _reply(self, call: Call) -> Answer:
         if call.is_summary:
@@ -175,7 +182,9 @@ class ScriptedModel:
             return self.replies[call.text]
         return self.answers.popleft() if self.answers else reply_to(call.text)
 
-    async def _stream(self, request: web.Request, call: Call, answer: Answer) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.Request, call: Call, answer: Answer, *, usage: tuple[int, int] | None
+    ) -> web.StreamResponse:
         """Stream half of the words at once, the other half after the delay."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -188,7 +197,10 @@ class ScriptedModel:
                 await response.write(_chunk({"content": " " + " ".join(words[half:])}))
             for piece in () if isinstance(answer, str) else _call_pieces(answer.calls):
                 await response.write(_chunk({"tool_calls": [piece]}))
-            await response.write(_chunk({}, finish=_finish(answer)) + b"data: [DONE]\n\n")
+            await response.write(_chunk({}, finish=_finish(answer)))
+            if usage is not None:
+                await response.write(_frame(choices=[], usage=_usage(usage)))
+            await response.write(b"data: [DONE]\n\n")
             await response.write_eof()
         except ConnectionError:
             call.broken = True
@@ -221,7 +233,11 @@ def _finish(answer: Answer) -> str:
     return "stop" if isinstance(answer, str) else "tool_calls"
 
 
-def _completion(answer: Answer) -> dict[str, Any]:
+def _usage(tokens: tuple[int, int]) -> dict[str, int]:
+    return {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+
+
+def _completion(answer: Answer, usage: tuple[int, int] | None) -> dict[str, Any]:
     text, calls = (answer, ()) if isinstance(answer, str) else (answer.text, answer.calls)
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if calls:
@@ -235,7 +251,7 @@ def _completion(answer: Answer) -> dict[str, Any]:
         "created": 0,
         "model": "mock",
         "choices": [{"index": 0, "message": message, "finish_reason": _finish(answer)}],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+        **({} if usage is None else {"usage": _usage(usage)}),
     }
 
 
@@ -251,9 +267,12 @@ def _call_pieces(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
 
 
 def _chunk(delta: dict[str, Any], *, finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return _frame(choices=[{"index": 0, "delta": delta, "finish_reason": finish}])
+
+
+def _frame(**fields: Any) -> bytes:
     frame = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created": 0, "model": "mock"}
-    return b"data: " + json.dumps({**frame, "choices": [choice]}).encode() + b"\n\n"
+    return b"data: " + json.dumps({**frame, **fields}).encode() + b"\n\n"
 
 
 @asynccontextmanager

@@ -76,6 +76,7 @@ async def test_a_direct_chat_is_answered_as_a_reply(home: Home, peer: NpmPeer) -
     asked = await peer.number_of("is it raining?")
     assert (answer["text"], answer["parse_mode"]) == ("re: is it raining?", "HTML")
     assert f'"message_id": {asked}' in answer["reply_parameters"]
+    await worked_through(home, 1)
     assert await query(
         home.database_url, "SELECT author_id, platform_id, content FROM messages ORDER BY created_at"
     ) == [

@@ -244,7 +244,7 @@ async def test_the_follow_ups(world: World, model: CountedModel, report: Report)
     for number, silence in enumerate(silences, 1):
         where = await store(world, silence)
         before = len(model.calls)
-        ended = await world.silence(where, silence.trigger_type)
+        ended = await world.silence(where, silence.trigger_type, seconds=2 * CALL_SECONDS)
         calls = [call for call in model.calls[before:] if call.is_follow_up]  # others reflect on earlier conversations
         sent = [one["content"] for one in await world.history(where) if one.get("autonomous")]
         report.add(calls, "".join(sent))

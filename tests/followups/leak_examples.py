@@ -8,6 +8,15 @@ def lines(text: str) -> list[str]:
     return [line.strip().replace(" ⏎ ", "\n") for line in text.strip().splitlines()]
 
 
+REPORTED_LEAKING = lines("""
+Hi, you asked me to follow up on the tax form.
+The timer fired, so here I am: how is the form?
+My scheduled follow-up: how is the form?
+I was told that they wrote 1 minute ago about a form.
+They wrote 1 minute ago: “I have to send the tax form on Friday”
+""")
+"""Leaks that a stub model sent in a trial of the running server."""
+
 LEAKING = lines("""
 I see you mentioned an incomplete message. Could you tell me more?
 It looks like your message got cut off. What did you want to say?

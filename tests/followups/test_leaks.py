@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapport.domain.follow_up import PROMPTS
-from rapport.followups.leaks import is_yes, leak_in
+from rapport.followups.leaks import find_leak, is_yes
 from tests.followups.leak_examples import (
     INNOCENT,
     LEAKING,
+    REPORTED_LEAKING,
     SECOND_INNOCENT,
     SECOND_LEAKING,
     THIRD_INNOCENT,
@@ -65,17 +66,17 @@ Happy to continue! Where were we?
 
 
 def caught(replies: list[str]) -> set[str]:
-    return {reply for reply in replies if leak_in(reply, prompts=USUAL)}
+    return {reply for reply in replies if find_leak(reply, prompts=USUAL)}
 
 
 @every_case("reply", [*LEAKING, *SECOND_LEAKING, *TOLD.strip().splitlines()])
 def test_a_reply_that_speaks_of_the_machinery_is_caught(reply: str) -> None:
-    assert leak_in(reply, prompts=USUAL)
+    assert find_leak(reply, prompts=USUAL)
 
 
 @every_case("reply", [*INNOCENT, *SECOND_INNOCENT, *THIRD_INNOCENT, *FOURTH_INNOCENT])
 def test_what_a_friend_would_write_passes(reply: str) -> None:
-    assert leak_in(reply, prompts=USUAL) is None
+    assert find_leak(reply, prompts=USUAL) is None
 
 
 def test_leaks_that_the_signs_were_not_made_for() -> None:
@@ -83,11 +84,16 @@ def test_leaks_that_the_signs_were_not_made_for() -> None:
     assert set(unseen) - caught(unseen) == MISSED
 
 
+@every_case("reply", REPORTED_LEAKING)
+def test_reported_leaks_are_recognised(reply: str) -> None:
+    assert find_leak(reply, prompts=USUAL) is not None
+
+
 @every_case("yes", ["Sure!", "Of course.", "Understood.", "Certainly!", "Happy to help!", "Will do!"])
 def test_saying_yes_gives_away_that_something_asked_but_only_at_the_very_beginning(yes: str) -> None:
-    assert leak_in(f"{yes} How is the garden?", prompts=USUAL) == "instructions"
-    assert leak_in(f"😊 {yes} How is the garden?", prompts=USUAL) == "instructions"
-    assert leak_in(f"How is the garden? If you need a hand: {yes}", prompts=USUAL) is None
+    assert find_leak(f"{yes} How is the garden?", prompts=USUAL) == "instructions"
+    assert find_leak(f"😊 {yes} How is the garden?", prompts=USUAL) == "instructions"
+    assert find_leak(f"How is the garden? If you need a hand: {yes}", prompts=USUAL) is None
 
 
 def test_the_sets_are_what_the_table_says() -> None:
@@ -100,9 +106,9 @@ def test_the_sets_are_what_the_table_says() -> None:
 @every_case("prompt", USUAL)
 @every_case("shape", ["{}", '"{}"', "**{}**", "Okay: {} So, how are you?", "> {}\n\nHow is the knee?"])
 def test_no_prompt_comes_back_however_it_is_dressed(prompt: str, shape: str) -> None:
-    assert leak_in(shape.format(prompt), prompts=USUAL)
-    assert leak_in(shape.format(prompt.upper()), prompts=USUAL)
-    assert leak_in(shape.format(prompt.rstrip(".").lower()), prompts=USUAL)
+    assert find_leak(shape.format(prompt), prompts=USUAL)
+    assert find_leak(shape.format(prompt.upper()), prompts=USUAL)
+    assert find_leak(shape.format(prompt.rstrip(".").lower()), prompts=USUAL)
 
 
 @every_case("answer", ["yes", "Yes.", "**YES**, it does", " yes, it speaks of the user"])
@@ -117,22 +123,22 @@ def test_anything_else_is_no(answer: str) -> None:
 
 def test_an_agents_own_prompts_are_kept_secret_too() -> None:
     own = "Gently ask the user about their garden. Keep it under twenty words and never sound like a nurse."
-    assert leak_in("Keep it under twenty words and never sound like a nurse!", prompts=[own]) == "prompt"
-    assert leak_in("I will gently ask you about your garden.", prompts=[own]) == "prompt"
-    assert leak_in("Gently asking the user about the garden: how is it?", prompts=[own])
-    assert leak_in("How is your garden? I'd never sound like a nurse about it.", prompts=[own]) is None
+    assert find_leak("Keep it under twenty words and never sound like a nurse!", prompts=[own]) == "prompt"
+    assert find_leak("I will gently ask you about your garden.", prompts=[own]) == "prompt"
+    assert find_leak("Gently asking the user about the garden: how is it?", prompts=[own])
+    assert find_leak("How is your garden? I'd never sound like a nurse about it.", prompts=[own]) is None
 
 
 def test_a_prompt_of_a_few_words_is_anybodys_words() -> None:
-    assert leak_in("Say hi to your mother from me!", prompts=["Say hi."]) is None
-    assert leak_in("Say hi!", prompts=["Say hi."]) == "prompt"
-    assert leak_in("How was Rome?", prompts=["", "  ", "…"]) is None
+    assert find_leak("Say hi to your mother from me!", prompts=["Say hi."]) is None
+    assert find_leak("Say hi!", prompts=["Say hi."]) == "prompt"
+    assert find_leak("How was Rome?", prompts=["", "  ", "…"]) is None
 
 
 def test_invisible_characters_and_capitals_hide_nothing() -> None:
-    assert leak_in("I got a SYS\u200bTEM MES\u00adSAGE.", prompts=USUAL) == "system"
-    assert leak_in("You sent an *incomplete* **message**.", prompts=USUAL) == "incomplete_message"
-    assert leak_in("The\nuser\nhasn’t\nresponded yet.", prompts=USUAL)
+    assert find_leak("I got a SYS\u200bTEM MES\u00adSAGE.", prompts=USUAL) == "system"
+    assert find_leak("You sent an *incomplete* **message**.", prompts=USUAL) == "incomplete_message"
+    assert find_leak("The\nuser\nhasn’t\nresponded yet.", prompts=USUAL)
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
@@ -140,12 +146,12 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 
 @given(TEXTS, st.lists(TEXTS, max_size=2))
 def test_any_text_can_be_looked_at(reply: str, prompts: list[str]) -> None:
-    leak_in(reply, prompts=prompts)
+    find_leak(reply, prompts=prompts)
 
 
 @given(TEXTS, TEXTS, st.sampled_from(USUAL))
 def test_a_prompt_is_found_wherever_it_stands(before: str, after: str, prompt: str) -> None:
-    assert leak_in(f"{before} . {prompt} {after}", prompts=USUAL)
+    assert find_leak(f"{before} . {prompt} {after}", prompts=USUAL)
 
 
 @every_case(
@@ -167,5 +173,5 @@ def test_a_prompt_is_found_wherever_it_stands(before: str, after: str, prompt: s
 def test_a_long_monotonous_reply_takes_no_time(text: str) -> None:
     reply = text * (32_000 // len(text))
     began = time.process_time()
-    leak_in(reply, prompts=USUAL)
+    find_leak(reply, prompts=USUAL)
     assert time.process_time() - began < 10

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rapport.domain.conversation import Message, Role
 from rapport.domain.follow_up import TRIGGER_TYPES, Autonomy, PastFollowUp, Plan, TriggerType
-from rapport.followups.closings import bad_news, in_distress, is_closing, only_thanks
+from rapport.followups.closings import is_closing, is_in_distress, is_only_thanks, tells_bad_news
 from rapport.followups.planner import GAP_MARGIN_SECONDS, USUAL_DELAY, clamp_delay, plan_by_rules, space_out
 from rapport.followups.topics import is_same_topic, make_topic
 from tests.support.cases import every_case
@@ -355,8 +355,8 @@ they let me go home early|the meeting broke up late|I fired up the grill|it was 
 
 
 def test_what_is_bad_news_and_what_is_not() -> None:
-    assert [text for text in each_of(BAD) if not bad_news(text)] == []
-    assert [text for text in each_of(FINE) if bad_news(text)] == []
+    assert [text for text in each_of(BAD) if not tells_bad_news(text)] == []
+    assert [text for text in each_of(FINE) if tells_bad_news(text)] == []
 
 
 def test_how_long_to_wait_follows_what_was_said() -> None:
@@ -439,15 +439,15 @@ def test_figures_of_speech_are_no_emergency() -> None:
         "this deadline is killing me",
         "a recipe to die for",
     )
-    assert not [text for text in fine if in_distress(text)]
+    assert not [text for text in fine if is_in_distress(text)]
     bad = ("I want to kill myself", "je veux mourir", "quiero morirme", "ik wil niet meer leven")
-    assert [text for text in bad if in_distress(text)] == list(bad)
+    assert [text for text in bad if is_in_distress(text)] == list(bad)
 
 
 def test_thanks_alone() -> None:
-    assert only_thanks("Thank you so much!")
-    assert not only_thanks("thanks, I will call him")
-    assert not only_thanks("ok")
+    assert is_only_thanks("Thank you so much!")
+    assert not is_only_thanks("thanks, I will call him")
+    assert not is_only_thanks("ok")
 
 
 # ---- matters
@@ -577,3 +577,16 @@ def test_a_long_monotonous_message_takes_no_time(text: str) -> None:
     began = time.process_time()
     plan_by_rules(said, earlier=[made("call the landlord")], autonomy=LIMITS)
     assert time.process_time() - began < 10
+
+
+def test_rules_plan_no_type_that_the_agent_does_not_allow() -> None:
+    talk = (
+        "U: I have to finish the tax return this week.",
+        "A: So you have to finish the tax return. Which forms are missing?",
+    )
+    assert kind_of(planned(*talk)) == "task_incomplete"
+    assert (
+        kind_of(planned(*talk, autonomy=replace(LIMITS, trigger_types=("question_unanswered",))))
+        == "question_unanswered"
+    )
+    assert planned(*talk, autonomy=replace(LIMITS, trigger_types=("waiting_for_decision",))) is None

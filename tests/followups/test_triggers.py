@@ -6,13 +6,13 @@ from structlog.testing import capture_logs
 
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
 from rapport.domain.synthetic import is_synthetic
-from rapport.followups.triggers import parse_trigger_type, synthetic_message
+from rapport.followups.triggers import make_synthetic_message, parse_trigger_type
 from tests.support.cases import every_case
 
 
 @every_case("trigger_type", TRIGGER_TYPES)
 def test_content_is_the_prompt_and_metadata_says_the_rest(trigger_type: TriggerType) -> None:
-    message = synthetic_message(trigger_type, prompt=PROMPTS[trigger_type], reason=None, id="01J")
+    message = make_synthetic_message(trigger_type, prompt=PROMPTS[trigger_type], reason=None, id="01J")
     assert message.content == PROMPTS[trigger_type]
     assert message.id == "01J"
     assert message.additional_kwargs == {"synthetic": True, "trigger_type": trigger_type, "lc_source": "autonomy"}
@@ -20,7 +20,7 @@ def test_content_is_the_prompt_and_metadata_says_the_rest(trigger_type: TriggerT
 
 
 def test_a_reason_is_metadata_and_never_prompt_text() -> None:
-    message = synthetic_message("check_in", prompt="Say hello.", reason="You said you would call.", id="01J")
+    message = make_synthetic_message("check_in", prompt="Say hello.", reason="You said you would call.", id="01J")
     assert message.content == "Say hello."
     assert message.additional_kwargs["trigger_reason"] == "You said you would call."
     assert set(message.additional_kwargs) == {"synthetic", "trigger_type", "lc_source", "trigger_reason"}
@@ -28,7 +28,7 @@ def test_a_reason_is_metadata_and_never_prompt_text() -> None:
 
 def test_the_log_tells_of_it_without_its_words() -> None:
     with capture_logs() as logs:
-        synthetic_message("check_in", prompt="A secret prompt.", reason="A secret reason.", id="01J")
+        make_synthetic_message("check_in", prompt="A secret prompt.", reason="A secret reason.", id="01J")
     (entry,) = logs
     assert entry["event"] == "autonomy.synthetic_created"
     assert entry["log_level"] == "debug"

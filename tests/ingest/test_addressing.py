@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rapport.agents.profiles import COMPANION, LIBRARIAN, list_agents
-from rapport.domain.agent_profile import AgentProfile
+from rapport.agents.profiles import COMPANION, LIBRARIAN
+from rapport.domain.agent_profile import AgentHandle
 from rapport.domain.conversation import Audience, Incoming, Message
 from rapport.ingest.addressing import (
     Facts,
@@ -24,6 +24,8 @@ from rapport.ingest.addressing import (
 )
 from tests.support.cases import every_case
 from tests.support.growth import takes_at_most
+
+AGENTS = [AgentHandle(agent.id, agent.handles) for agent in (COMPANION, LIBRARIAN)]
 
 
 @every_case(
@@ -59,7 +61,7 @@ from tests.support.growth import takes_at_most
     ],
 )
 def test_a_mention_is_a_word_of_its_own(text: str) -> None:
-    assert has_mention(text, COMPANION)
+    assert has_mention(text, AGENTS[0])
 
 
 @every_case(
@@ -94,15 +96,15 @@ def test_a_mention_is_a_word_of_its_own(text: str) -> None:
     ],
 )
 def test_text_that_only_looks_like_a_mention_is_none(text: str) -> None:
-    assert not has_mention(text, COMPANION)
+    assert not has_mention(text, AGENTS[0])
 
 
 def test_each_agent_hears_its_own_names() -> None:
-    assert find_mentioned_agents("@bot", [], list_agents()) == ["companion", "librarian"]
-    assert find_mentioned_agents("@companion", [], list_agents()) == ["companion"]
-    assert find_mentioned_agents("@LIBRARIAN and @companion", [], list_agents()) == ["companion", "librarian"]
-    assert find_mentioned_agents("nobody", [], list_agents()) == []
-    assert find_mentioned_agents("@nobody", [], list_agents()) == []
+    assert find_mentioned_agents("@bot", [], AGENTS) == ["companion", "librarian"]
+    assert find_mentioned_agents("@companion", [], AGENTS) == ["companion"]
+    assert find_mentioned_agents("@LIBRARIAN and @companion", [], AGENTS) == ["companion", "librarian"]
+    assert find_mentioned_agents("nobody", [], AGENTS) == []
+    assert find_mentioned_agents("@nobody", [], AGENTS) == []
     assert find_mentioned_agents("@bot", [], []) == []
 
 
@@ -119,7 +121,7 @@ def test_each_agent_hears_its_own_names() -> None:
 )
 def test_who_is_named_by_the_channel_is_addressed(mentioned: list[str], whom: list[str]) -> None:
     """As by a text-mention, in which the words need not hold any name."""
-    assert find_mentioned_agents("what do you think?", mentioned, list_agents()) == whom
+    assert find_mentioned_agents("what do you think?", mentioned, AGENTS) == whom
 
 
 @every_case(
@@ -140,7 +142,7 @@ def test_who_is_named_by_the_channel_is_addressed(mentioned: list[str], whom: li
     ],
 )
 def test_who_quotes_a_call_or_shows_one_as_code_does_not_call(text: str) -> None:
-    assert find_mentioned_agents(text, [], list_agents()) == []
+    assert find_mentioned_agents(text, [], AGENTS) == []
 
 
 @every_case(
@@ -162,7 +164,7 @@ def test_who_quotes_a_call_or_shows_one_as_code_does_not_call(text: str) -> None
     ],
 )
 def test_who_calls_beside_a_quote_or_code_does_call(text: str) -> None:
-    assert find_mentioned_agents(text, [], list_agents()) == ["companion", "librarian"]
+    assert find_mentioned_agents(text, [], AGENTS) == ["companion", "librarian"]
 
 
 @given(st.text(string.ascii_letters + " `@\n>", max_size=80))
@@ -187,25 +189,25 @@ BESIDE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="`>
 )
 def test_between_spaces_a_mention_is_always_found(before: str, after: str, handle: str, case: object) -> None:
     assert callable(case)
-    assert has_mention(f"{before} @{case(handle)} {after}", COMPANION)
-    assert has_mention(f"@{handle}", COMPANION)
+    assert has_mention(f"{before} @{case(handle)} {after}", AGENTS[0])
+    assert has_mention(f"@{handle}", AGENTS[0])
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="@"), max_size=100))
 def test_without_an_at_nothing_is_mentioned(text: str) -> None:
-    assert find_mentioned_agents(text, [], list_agents()) == []
+    assert find_mentioned_agents(text, [], AGENTS) == []
 
 
 @given(st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=12))
 def test_another_name_is_somebody_else(name: str) -> None:
     assume(name.lower() not in {handle.lower() for handle in (*COMPANION.handles, *LIBRARIAN.handles)})
-    assert find_mentioned_agents(f"@{name}", [], list_agents()) == []
+    assert find_mentioned_agents(f"@{name}", [], AGENTS) == []
 
 
 @given(st.text(string.printable, min_size=1, max_size=10).filter(lambda handle: re.fullmatch(r"\S*\w", handle)))
 def test_a_handle_is_taken_literally(handle: str) -> None:
     """No handle is a pattern: `a.c` is not `abc`."""
-    agent = AgentProfile("x", "X", "", "", "blend", (handle,))
+    agent = AgentHandle("x", (handle,))
     assert has_mention(f"hi @{handle} there", agent)
     assert has_mention(f"hi @{handle}x there", agent) is False
 
@@ -228,7 +230,7 @@ def test_a_handle_is_taken_literally(handle: str) -> None:
     ],
 )
 def test_long_text_is_checked_in_little_time(text: str) -> None:
-    assert takes_at_most(5, lambda: find_mentioned_agents(text, [], list_agents()))
+    assert takes_at_most(5, lambda: find_mentioned_agents(text, [], AGENTS))
 
 
 def test_a_message_is_for_the_agent_in_a_direct_chat_by_mention_by_reply_or_if_a_reply_is_awaited() -> None:
@@ -243,25 +245,25 @@ def test_a_message_is_for_the_agent_in_a_direct_chat_by_mention_by_reply_or_if_a
 
 def test_the_audience_is_decided_for_every_conversation_the_message_can_be_in() -> None:
     message = Incoming("local", "here", "@librarian, what is new?")
-    assert find_audience(message, None) == Audience(True, False, ["librarian"])
+    assert find_audience(message, None, AGENTS) == Audience(True, False, ["librarian"])
     # Where the platform marks mentions, the words do not count.
-    assert find_audience(replace(message, mentions_agent=False), None) == Audience(True, False, [])
-    assert find_audience(replace(message, mentions_agent=True), None) == Audience(True, True, [])
-    assert find_audience(replace(message, replies_to_agent=True), None).in_group_chats
-    assert find_audience(replace(message, is_bot=True), None).is_empty
+    assert find_audience(replace(message, mentions_agent=False), None, AGENTS) == Audience(True, False, [])
+    assert find_audience(replace(message, mentions_agent=True), None, AGENTS) == Audience(True, True, [])
+    assert find_audience(replace(message, replies_to_agent=True), None, AGENTS).in_group_chats
+    assert find_audience(replace(message, is_bot=True), None, AGENTS).is_empty
 
 
 def test_a_reply_counts_by_the_stored_message_unless_the_platform_says_whose_it_is() -> None:
     message = Incoming("local", "here", "Why?")
     said = Message("m1", "here", "assistant", "Because.", datetime.now(UTC))
-    assert find_audience(message, said).in_group_chats
-    assert not find_audience(message, replace(said, role="user")).in_group_chats
-    assert not find_audience(replace(message, replies_to_agent=False), said).in_group_chats
+    assert find_audience(message, said, AGENTS).in_group_chats
+    assert not find_audience(message, replace(said, role="user"), AGENTS).in_group_chats
+    assert not find_audience(replace(message, replies_to_agent=False), said, AGENTS).in_group_chats
 
 
 @pytest.mark.parametrize(("age", "is_answered"), [(timedelta(minutes=59), True), (timedelta(minutes=61), False)])
 def test_an_edit_of_an_old_message_is_not_answered(age: timedelta, is_answered: bool) -> None:
     now = datetime.now(UTC)
     edited = Incoming("local", "here", "@bot?", said_at=now - age, edited_at=now)
-    assert find_audience(edited, None).is_empty is not is_answered
-    assert not find_audience(replace(edited, edited_at=None), None).is_empty
+    assert find_audience(edited, None, AGENTS).is_empty is not is_answered
+    assert not find_audience(replace(edited, edited_at=None), None, AGENTS).is_empty

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rapport.domain.conversation import Content, Message, Role
 from rapport.domain.memory import MemoryCandidate
-from rapport.memory.extraction import MAX_CHARACTERS, MOST, remarks_in
+from rapport.memory.extraction import MAX_CHARACTERS, MAX_FACTS, extract_facts
 from tests.memory import said, said_fresh
 from tests.support.cases import every_case
 
@@ -21,11 +21,11 @@ def message(content: Content, role: Role = "user", **metadata: Any) -> Message:
 
 
 def contents(text: str) -> list[str]:
-    return [remark.content for remark in remarks_in(message(text))]
+    return [remark.content for remark in extract_facts(message(text))]
 
 
 def keys(text: str) -> list[str | None]:
-    return [remark.key for remark in remarks_in(message(text))]
+    return [remark.key for remark in extract_facts(message(text))]
 
 
 IN_OTHER_WORDS = {
@@ -56,7 +56,7 @@ def test_explicit_statements_are_kept() -> None:
 
 
 def test_a_remark_says_where_it_comes_from() -> None:
-    assert remarks_in(message("I'm vegan.")) == [
+    assert extract_facts(message("I'm vegan.")) == [
         MemoryCandidate("The user is vegan.", key="diet", origin="extracted", conversation_id="c1", message_id="m1")
     ]
 
@@ -97,20 +97,20 @@ def test_what_there_may_be_several_of_has_none(text: str) -> None:
 
 
 def test_only_real_messages_of_people_are_listened_to() -> None:
-    assert remarks_in(message("I'm vegan.")) != []
-    assert remarks_in(message("I'm vegan.", "assistant")) == []
-    assert remarks_in(message("I'm vegan.", "system-summary")) == []
-    assert remarks_in(message("I'm vegan.", synthetic=True, trigger_type="check_in")) == []
+    assert extract_facts(message("I'm vegan.")) != []
+    assert extract_facts(message("I'm vegan.", "assistant")) == []
+    assert extract_facts(message("I'm vegan.", "system-summary")) == []
+    assert extract_facts(message("I'm vegan.", synthetic=True, trigger_type="check_in")) == []
 
 
 def test_of_a_picture_with_words_the_words_count() -> None:
     blocks = [{"type": "image", "url": "a.png"}, {"type": "text", "text": "This is Rex. I have a dog called Rex."}]
-    assert [one.content for one in remarks_in(message(blocks))] == ["The user has a dog called Rex."]
+    assert [one.content for one in extract_facts(message(blocks))] == ["The user has a dog called Rex."]
 
 
 def test_no_more_than_five_and_each_once() -> None:
     text = "I love tea. I love jazz. I hate olives. I love cats. I love cats! I like rice. I like dogs. I like maps."
-    assert len(contents(text)) == MOST
+    assert len(contents(text)) == MAX_FACTS
     assert contents("I love cats. I LOVE cats!! I hate cats.") == ["The user hates cats."]
 
 
@@ -124,8 +124,8 @@ GLUE = st.sampled_from([" ", "\n", ". ", ", ", " and ", " but ", ": ", "\n> ", '
 
 @given(parts=st.lists(st.tuples(FACTS, GLUE), min_size=1, max_size=6))
 def test_whatever_people_write_remarks_are_short_sentences_that_address_nobody(parts: list[tuple[str, str]]) -> None:
-    remarks = remarks_in(message("".join(text + glue for text, glue in parts)))
-    assert len(remarks) <= MOST
+    remarks = extract_facts(message("".join(text + glue for text, glue in parts)))
+    assert len(remarks) <= MAX_FACTS
     for remark in remarks:
         assert remark.content.startswith("The user")
         assert len(remark.content) <= MAX_CHARACTERS
@@ -135,7 +135,7 @@ def test_whatever_people_write_remarks_are_short_sentences_that_address_nobody(p
 
 @given(text=st.text(max_size=300))
 def test_any_text_is_survived(text: str) -> None:
-    assert len(remarks_in(message(text))) <= MOST
+    assert len(extract_facts(message(text))) <= MAX_FACTS
 
 
 @every_case(
@@ -146,5 +146,5 @@ def test_no_text_takes_long(piece: str) -> None:
     """Turns wait for it. Milliseconds at worst; the bound leaves room for a machine that is busy with other things."""
     text = (piece * 2_500)[:2_500]
     begun = time.process_time()
-    remarks_in(message(text))
+    extract_facts(message(text))
     assert time.process_time() - begun < 10

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, TooLarge, Transient
 from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, Memory, MemoryCandidate
 from rapport.domain.note import Vector
-from rapport.memory.memory_store import Duplicate, Full, MemoryStore
-from rapport.memory.same_fact import PIECE, adds_nothing, can_be_same, pieces_of
+from rapport.memory.memory_store import CapacityReached, Duplicate, MemoryStore
+from rapport.memory.same_fact import PIECE, adds_nothing, can_be_same, split_for_embedding
 from rapport.retrieval.embedders.minilm import MiniLM
 from rapport.storage.database import Database
 from rapport.storage.memories import Memories
@@ -63,8 +63,8 @@ async def fill(database: Database, count: int, *, owner: str = ANA, embedder: st
 
 
 async def test_a_memory_is_kept_with_where_it_comes_from(book: MemoryStore) -> None:
-    remark = MemoryCandidate(f"  {TEA}\n", key=" drink ", origin="agent", conversation_id="C", message_id="M")
-    made = await book.create(ANA, AGENT, remark)
+    candidate = MemoryCandidate(f"  {TEA}\n", key=" drink ", origin="agent", conversation_id="C", message_id="M")
+    made = await book.create(ANA, AGENT, candidate)
     assert (made.content, made.key, made.origin) == (TEA, "drink", "agent")
     assert (made.conversation_id, made.message_id) == ("C", "M")
     assert made.created_at.tzinfo is not None
@@ -417,14 +417,14 @@ async def test_a_thousand_fit_and_no_more_whoever_writes(book: MemoryStore) -> N
     )
     assert [type(one) for one in outcomes].count(Memory) == 10
     refused = [one for one in outcomes if isinstance(one, BaseException)]
-    assert all(isinstance(one, Full) and isinstance(one, Conflict) for one in refused)
+    assert all(isinstance(one, CapacityReached) and isinstance(one, Conflict) for one in refused)
     assert "Forget some" in str(refused[0])
     assert (await book.stats(ANA, AGENT)).count == CAPACITY
 
     # What needs no place is written all the same; what does is only reported to a turn.
     new = next(one for one in outcomes if isinstance(one, Memory))
     await book.upsert(ANA, AGENT, MemoryCandidate(f"{new.content}", key="named"))
-    with pytest.raises(Full):
+    with pytest.raises(CapacityReached):
         await book.upsert(ANA, AGENT, MemoryCandidate("one too many"))
     prepared = await book.prepare([MemoryCandidate("one too many"), MemoryCandidate("Other words.", key="named")])
     with capture_logs() as logs:
@@ -488,7 +488,7 @@ async def test_memories_move_to_another_embedder(book: MemoryStore, embedder: Ha
     await other.create(ANA, AGENT, MemoryCandidate("The user works at a bank."))  # vectors of two lengths in one book
     async with database.statement() as connection:
         assert await Memories(connection).count_totals(bundled.name) == (3, 2)
-    assert [await other.reindex_some(limit=1) for _ in range(3)] == [1, 1, 0]
+    assert [await other.reindex_batch(limit=1) for _ in range(3)] == [1, 1, 0]
     async with database.statement() as connection:
         assert await Memories(connection).count_totals(bundled.name) == (3, 0)
     [(found, similarity), _] = await other.search(ANA, AGENT, TEA, 5)
@@ -507,7 +507,7 @@ async def test_moving_never_brings_back_old_words(database: Database, embedder: 
             await old.delete(ANA, AGENT, deleted.id)
             return await super().embed(texts)
 
-    await MemoryStore(database, Meanwhile(name="newer")).reindex_some()
+    await MemoryStore(database, Meanwhile(name="newer")).reindex_batch()
     assert await contents(old) == ["Drinks coffee."]
     assert [one.content for one, _ in await old.search(ANA, AGENT, "Drinks coffee.", 5)] == ["Drinks coffee."]
 
@@ -537,7 +537,7 @@ def test_any_words_may_be_left_out(words: list[tuple[str, bool]]) -> None:
 
 @given(st.text(alphabet=st.sampled_from("ab \n"), max_size=5_000))
 def test_pieces_are_the_text_in_order(text: str) -> None:
-    pieces = pieces_of(text.strip())
+    pieces = split_for_embedding(text.strip())
     assert all(0 < len(piece) <= PIECE for piece in pieces)
     assert "".join("".join(pieces).split()) == "".join(text.split())
 

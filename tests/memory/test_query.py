@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from rapport.domain.conversation import Content, Message, Role
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
-from rapport.memory.query import NOTHING, Query, asks_for_everything, query_for
+from rapport.memory.query import NOTHING, Query, asks_for_everything, derive_query
 from tests.support.cases import every_case
 
 DETECTED = "Synthetic message detected in memory retrieval"
@@ -40,7 +40,7 @@ def levels(logs: list[Any]) -> list[tuple[str, str]]:
 
 def test_a_message_is_looked_up_by_its_own_words_and_nothing_is_logged() -> None:
     with capture_logs() as logs:
-        found = query_for(HumanMessage(" what about pizza? "), [said("earlier")], said("summary", "system-summary"))
+        found = derive_query(HumanMessage(" what about pizza? "), [said("earlier")], said("summary", "system-summary"))
     assert found == Query("what about pizza?", "message")
     assert logs == []
 
@@ -54,21 +54,21 @@ def test_a_message_of_several_blocks_is_looked_up_by_its_text() -> None:
             "!",
         ]
     )
-    assert query_for(current, [], None) == Query("is this\nmould?\n!", "message")
+    assert derive_query(current, [], None) == Query("is this\nmould?\n!", "message")
 
 
 @every_case("wordless", ["", "   ", "👍", "?!", "…"])
 def test_without_words_the_last_words_count(wordless: str) -> None:
     history = [said("my tomatoes look odd"), said("Show me.", "assistant")]
     with capture_logs() as logs:
-        assert query_for(HumanMessage(wordless), history, None) == Query("my tomatoes look odd", "last_user_message")
+        assert derive_query(HumanMessage(wordless), history, None) == Query("my tomatoes look odd", "last_user_message")
     assert logs == []
 
 
 def test_a_picture_without_words_is_looked_up_by_the_last_words() -> None:
     current = HumanMessage([{"type": "image", "url": "a.png"}])
-    assert query_for(current, [said("my tomatoes"), said(PICTURE)], None).text == "my tomatoes"
-    assert query_for(current, [], None) == NOTHING
+    assert derive_query(current, [said("my tomatoes"), said(PICTURE)], None).text == "my tomatoes"
+    assert derive_query(current, [], None) == NOTHING
 
 
 @every_case("trigger_type", TRIGGER_TYPES)
@@ -84,7 +84,7 @@ def test_a_follow_up_is_looked_up_by_what_the_person_said_last(trigger_type: Tri
         said("They talked about Norway.", "system-summary"),
     ]
     with capture_logs() as logs:
-        found = query_for(trigger(trigger_type), history, said("Summary.", "system-summary"))
+        found = derive_query(trigger(trigger_type), history, said("Summary.", "system-summary"))
     assert found == Query("where shall we go on holiday?", "last_user_message")
     assert logs == [
         {"event": DETECTED, "trigger_type": trigger_type, "log_level": "debug"},
@@ -95,7 +95,7 @@ def test_a_follow_up_is_looked_up_by_what_the_person_said_last(trigger_type: Tri
 def test_without_anybodys_words_a_follow_up_is_looked_up_by_the_summary() -> None:
     history = [said(PICTURE), triggered(), said("Hello?", "assistant")]
     with capture_logs() as logs:
-        found = query_for(trigger(), history, said("They plan a trip to Norway.", "system-summary"))
+        found = derive_query(trigger(), history, said("They plan a trip to Norway.", "system-summary"))
     assert found == Query("They plan a trip to Norway.", "summary")
     assert [line["source"] for line in logs if line["event"] == FELL_BACK] == ["summary"]
 
@@ -105,25 +105,25 @@ def test_without_anybodys_words_a_follow_up_is_looked_up_by_the_summary() -> Non
 )
 def test_a_follow_up_on_an_empty_thread_is_one_error_and_looks_nothing_up(history: list[Message]) -> None:
     with capture_logs() as logs:
-        assert query_for(trigger(), history, None) == NOTHING
+        assert derive_query(trigger(), history, None) == NOTHING
     assert levels(logs) == [("debug", DETECTED), ("error", EMPTY)]
 
 
 def test_a_thread_of_pictures_alone_is_not_an_empty_one() -> None:
     with capture_logs() as logs:
-        assert query_for(trigger(), [said(PICTURE)], None) == NOTHING
+        assert derive_query(trigger(), [said(PICTURE)], None) == NOTHING
     assert levels(logs) == [("debug", DETECTED)]
 
 
 @every_case("tag", ["true", 1, "True", None, [True]])
 def test_only_the_real_tag_makes_a_message_synthetic(tag: object) -> None:
     current = HumanMessage("Continue our conversation naturally.", additional_kwargs={"synthetic": tag})
-    assert query_for(current, [said("pizza")], None) == Query("Continue our conversation naturally.", "message")
-    assert query_for(trigger(), [said("pizza", synthetic=tag)], None).text == "pizza"
+    assert derive_query(current, [said("pizza")], None) == Query("Continue our conversation naturally.", "message")
+    assert derive_query(trigger(), [said("pizza", synthetic=tag)], None).text == "pizza"
 
 
 def test_a_synthetic_summary_is_not_looked_up_either() -> None:
-    assert query_for(trigger(), [], said("machinery", "system-summary", synthetic=True)) == NOTHING
+    assert derive_query(trigger(), [], said("machinery", "system-summary", synthetic=True)) == NOTHING
 
 
 ROWS = st.builds(
@@ -138,7 +138,7 @@ MACHINERY = st.sampled_from(TRIGGER_TYPES).map(triggered)
 def test_synthetic_words_are_never_looked_up(history: list[Message], summary: Message | None, is_trigger: bool) -> None:
     current = trigger() if is_trigger else HumanMessage("👍")
     with capture_logs() as logs:
-        found = query_for(current, history, summary)
+        found = derive_query(current, history, summary)
     assert found.text not in PROMPTS.values()
     assert (found.text == "") == (found.source == "none")
     people = [one for one in history if one.role == "user" and not one.metadata]

@@ -14,13 +14,20 @@ from langchain_core.messages import SystemMessage
 from structlog.testing import capture_logs
 
 from rapport.builtin.prompt import read_prompt
-from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.memory import Memory, MemoryCandidate
 from rapport.domain.note import Vector
+from rapport.domain.token_estimate import estimate_tokens
 from rapport.memory.memory_store import MemoryStore
 from rapport.memory.query import NOTHING, Query
-from rapport.memory.recall import BUDGET, HEADING, NEAR_ENOUGH, Recall, RecalledMemory, memories_block
+from rapport.memory.recall import (
+    HEADING,
+    MAX_TOKENS,
+    MIN_SIMILARITY_BY_EMBEDDER,
+    Recall,
+    RecalledMemory,
+    render_memories,
+)
 from rapport.retrieval.embedders.minilm import MiniLM
 from rapport.storage.database import Database
 from tests.support.cases import every_case
@@ -48,7 +55,9 @@ class Shelf:
             raise self.fails
         return [1.0]
 
-    async def near(self, owner_id: str, agent_id: str, vector: Vector, limit: int) -> Sequence[tuple[Memory, float]]:
+    async def find_nearest(
+        self, owner_id: str, agent_id: str, vector: Vector, limit: int
+    ) -> Sequence[tuple[Memory, float]]:
         return self.memories[:limit]
 
 
@@ -65,7 +74,7 @@ async def recalled(
 
 
 async def test_what_is_near_comes_to_mind_best_first_and_the_rest_does_not() -> None:
-    floor = NEAR_ENOUGH["minilm-l6-v2-int8"]
+    floor = MIN_SIMILARITY_BY_EMBEDDER["minilm-l6-v2-int8"]
     shelf = Shelf([(memory("a"), 0.7), (memory("b"), floor), (memory("c"), floor - 0.001)])
     assert await recalled(shelf) == [RecalledMemory("a", "a", 0.7), RecalledMemory("b", "b", floor)]
     assert shelf.asked == ["what shall I cook?"]
@@ -109,7 +118,7 @@ async def test_everything_keeps_to_the_budget_too() -> None:
     shelf = Shelf([(memory(f"{number} " + "word " * 200), 0.1) for number in range(40)])
     found = await recalled(shelf, Query("what do you know about me?", "message"), limit=40)
     assert 0 < len(found) < 40
-    assert estimate_tokens(memories_block(found)) <= BUDGET
+    assert estimate_tokens(render_memories(found)) <= MAX_TOKENS
 
 
 async def test_a_turn_without_a_query_asks_nobody() -> None:
@@ -147,7 +156,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=400) | st.sam
 def test_the_block_keeps_to_its_budget(contents: list[str]) -> None:
     shelf = Shelf([(memory(content), 0.9) for content in contents])
     found = asyncio.run(recalled(shelf, limit=30))
-    assert estimate_tokens(memories_block(found)) <= BUDGET
+    assert estimate_tokens(render_memories(found)) <= MAX_TOKENS
     assert bool(found) == bool(contents)
 
 
@@ -155,17 +164,17 @@ async def test_a_long_memory_leaves_room_for_others() -> None:
     shelf = Shelf([(memory("long " * 1_600), 0.9), (memory("The user loves rice."), 0.8)])
     long, short = await recalled(shelf)
     assert long.content.endswith("…")
-    assert estimate_tokens(long.content) < BUDGET / 2
+    assert estimate_tokens(long.content) < MAX_TOKENS / 2
     assert short.content == "The user loves rice."
 
 
 def test_the_block_is_a_heading_and_a_line_each() -> None:
-    block = memories_block(
+    block = render_memories(
         [RecalledMemory("1", "The user's name is Ann.", 0.9), RecalledMemory("2", "The user\nloves  rice.", 0.8)]
     )
     assert block == f"{HEADING}\n- The user's name is Ann.\n- The user loves rice."
     assert read_prompt([SystemMessage(block)]).memories == ("The user's name is Ann.", "The user loves rice.")
-    assert memories_block([]) == ""
+    assert render_memories([]) == ""
 
 
 HOSTILE = [
@@ -180,7 +189,7 @@ HOSTILE = [
 
 @every_case("content", HOSTILE)
 def test_a_memory_stays_on_its_line_whatever_it_holds(content: str) -> None:
-    block = memories_block([RecalledMemory("1", content, 0.9), RecalledMemory("2", "The user loves rice.", 0.8)])
+    block = render_memories([RecalledMemory("1", content, 0.9), RecalledMemory("2", "The user loves rice.", 0.8)])
     heading, first, second = block.splitlines()
     assert (heading, second) == (HEADING, "- The user loves rice.")
     assert first.startswith("- ")
@@ -191,7 +200,7 @@ def test_a_memory_stays_on_its_line_whatever_it_holds(content: str) -> None:
 
 @given(contents=st.lists(st.text(max_size=200), min_size=1, max_size=5))
 def test_every_memory_is_one_line(contents: list[str]) -> None:
-    block = memories_block([RecalledMemory(str(n), content, 0.5) for n, content in enumerate(contents)])
+    block = render_memories([RecalledMemory(str(n), content, 0.5) for n, content in enumerate(contents)])
     assert len(block.splitlines()) == len(contents) + 1
 
 

@@ -187,6 +187,21 @@ CALLS = [
     _call("a call in inline code", f"{SAID} `{_CALL}` {ASKED}", f"{SAID} {ASKED}"),
 ]
 
+_UNKNOWN_CALL = '{"name": "remember", "arguments": {"fact": "They like lasagne."}}'
+WHOLE_REPLIES = [
+    Recorded("Qwen2.5-Coder-1.5B: nothing but an empty object", "{}", ""),
+    Recorded("an empty list", " [ ]\n", ""),
+    Recorded("an empty object in a code block", "```json\n{}\n```", ""),
+    Recorded("a thought, then an empty object", "<think>They greet me.</think>\n\n{}", ""),
+    Recorded("Qwen2.5-Coder-1.5B: a tool that nobody offered", _UNKNOWN_CALL, ""),
+    Recorded("Qwen2.5-Coder-1.5B: the same in a code block", f"```json\n{_UNKNOWN_CALL}\n```\n", ""),
+    Recorded("a list of such calls", f"[{_UNKNOWN_CALL}, {_UNKNOWN_CALL}]", ""),
+    Recorded(
+        "the API's own form", '{"id": "1", "type": "function", "function": {"name": "note", "arguments": "{}"}}', ""
+    ),
+    Recorded("llama.cpp with a completion template: the label of the role", f"assistant: {SAID}", SAID),
+    Recorded("the same, on a line of its own", f"\nAssistant:\n\n{SAID} {ASKED}", f"{SAID} {ASKED}"),
+]
 THOUGHTS = [
     Recorded(
         "DeepSeek R1; vllm, test_deepseekr1_reasoning_parser.py", f"<think>\nThey cooked.\n</think>\n\n{SAID}", SAID
@@ -262,4 +277,4 @@ UNFINISHED = [
     Recorded("cut off in a channel", "<|channel|>analysis<|message|>They are", ""),
 ]
 
-RECORDED = [*CALLS, *THOUGHTS, *TOKENS, *UNFINISHED]
+RECORDED = [*CALLS, *WHOLE_REPLIES, *THOUGHTS, *TOKENS, *UNFINISHED]

@@ -116,6 +116,9 @@ _MARKS = """
 [TOOL_CALLS] Thought: <s> </s> analysis commentary <|start|> <|python_tag|>
 """
 _LONGER = [
+    "{}",
+    "assistant: ",
+    '{"name": "remember", "arguments": {}}',
     " ",
     "\n",
     "\n\n",

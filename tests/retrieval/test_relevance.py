@@ -13,9 +13,9 @@ from rapport.retrieval.overviews import (
     asks_for_overview,
     asks_which,
     find_note_name,
-    with_name_hidden,
+    hide_name,
 )
-from rapport.retrieval.relevance import LOWERED_BY, RAISED_BY, relevance
+from rapport.retrieval.relevance import LOWERED_BY, RAISED_BY, compute_relevance
 from rapport.retrieval.standalone_question import keep_content_words
 from tests.support.cases import every_case
 
@@ -41,7 +41,7 @@ found = st.builds(
 
 @given(found, st.floats(0, 0.95))
 def test_the_similarity_is_moved_by_little_and_only_one_way(given_: PassageSearchResult, least: float) -> None:
-    moved = relevance(given_, min_similarity=least) - given_.best
+    moved = compute_relevance(given_, min_similarity=least) - given_.best
     room = 1 - least
     assert -LOWERED_BY * room - 1e-9 <= moved <= RAISED_BY * room + 1e-9
     if moved > 1e-9:
@@ -55,7 +55,7 @@ def test_more_words_never_make_it_less_relevant(similarity: float, one: float, o
     fewer, more = sorted((one, other))
 
     def of(coverage: float) -> float:
-        return relevance(
+        return compute_relevance(
             PassageSearchResult(similarity, [passage(similarity, coverage)], similarity, 3), min_similarity=MIN
         )
 
@@ -63,14 +63,14 @@ def test_more_words_never_make_it_less_relevant(similarity: float, one: float, o
 
 
 def test_a_single_word_changes_nothing() -> None:
-    assert relevance(PassageSearchResult(0.36, [passage(0.36, 1.0)], None, 1), min_similarity=MIN) == 0.36
+    assert compute_relevance(PassageSearchResult(0.36, [passage(0.36, 1.0)], None, 1), min_similarity=MIN) == 0.36
 
 
 def test_words_count_only_in_the_passage_that_is_also_the_nearest() -> None:
     agreed = PassageSearchResult(0.36, [passage(0.36, 0.8), passage(0.3, 0.0, "b")], 0.3, 4)
-    assert relevance(agreed, min_similarity=MIN) > MIN
+    assert compute_relevance(agreed, min_similarity=MIN) > MIN
     apart = PassageSearchResult(0.36, [passage(0.35, 0.8), passage(0.36, 0.0, "b")], 0.35, 4)
-    assert relevance(apart, min_similarity=MIN) == 0.36
+    assert compute_relevance(apart, min_similarity=MIN) == 0.36
 
 
 @every_case(
@@ -78,7 +78,7 @@ def test_words_count_only_in_the_passage_that_is_also_the_nearest() -> None:
     [(0.43, 3, 0.0, True), (0.40, 3, 0.0, False), (None, 3, 0.0, False), (0.43, 1, 0.0, False), (0.43, 3, 0.1, False)],
 )
 def test_it_is_lowered_when_nothing_stands_out(rival: float | None, words: int, coverage: float, lowered: bool) -> None:
-    result = relevance(PassageSearchResult(0.44, [passage(0.44, coverage)], rival, words), min_similarity=MIN)
+    result = compute_relevance(PassageSearchResult(0.44, [passage(0.44, coverage)], rival, words), min_similarity=MIN)
     assert (result < MIN) is lowered
 
 
@@ -100,7 +100,7 @@ def test_telling_words_are_kept_as_they_are_written(question: str, left: str) ->
 def test_any_text_can_be_asked(text: str) -> None:
     assert asks_which(text) in {True, False}
     assert asks_for_overview(text) in {True, False}
-    assert len(with_name_hidden(text)) <= len(text) * len("document") + len("document")
+    assert len(hide_name(text)) <= len(text) * len("document") + len("document")
 
 
 def test_every_phrasing_is_recognised_by_its_own_words() -> None:
@@ -119,7 +119,7 @@ def test_every_phrasing_is_recognised_by_its_own_words() -> None:
 )
 def test_a_name_is_what_is_left_of_a_question(question: str, name: str, hidden: str) -> None:
     assert find_note_name(question) == name
-    assert with_name_hidden(question) == hidden
+    assert hide_name(question) == hidden
 
 
 @every_case("name", ["household", "company", "harbour", "handbook", "everyday"])

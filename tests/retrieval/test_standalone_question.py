@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapport.retrieval.standalone_question import LOOK_BACK, plain, standalone
+from rapport.retrieval.standalone_question import LOOK_BACK, make_standalone, plain
 from tests.support.cases import every_case
 
 TOURS = "Which guided tours does the museum offer?"
@@ -55,17 +55,17 @@ SELF_CONTAINED = [
 
 @every_case("question", FOLLOW_UPS)
 def test_a_follow_up_takes_the_question_before_it_along(question: str) -> None:
-    assert standalone(question, ["Where is the harbour?", TOURS]) == f"{TOURS} {question}"
+    assert make_standalone(question, ["Where is the harbour?", TOURS]) == f"{TOURS} {question}"
 
 
 @every_case("question", SELF_CONTAINED)
 def test_a_question_that_stands_alone_is_looked_up_alone(question: str) -> None:
-    assert standalone(question, [TOURS]) == question
+    assert make_standalone(question, [TOURS]) == question
 
 
 @every_case("question", [*FOLLOW_UPS, *SELF_CONTAINED])
 def test_without_earlier_questions_a_question_is_unchanged(question: str) -> None:
-    assert standalone(question, []) == question
+    assert make_standalone(question, []) == question
 
 
 def test_the_tables_are_as_long_as_they_claim() -> None:
@@ -75,19 +75,19 @@ def test_the_tables_are_as_long_as_they_claim() -> None:
 
 def test_a_follow_up_to_a_follow_up_reaches_the_question_they_are_about() -> None:
     earlier = ["Where is the harbour?", TOURS, "and the second one?"]
-    assert standalone("how much does it cost?", earlier) == f"{TOURS} and the second one? how much does it cost?"
-    assert standalone("why?", [TOURS, "and the second one?", "how much does it cost?"]) == (
+    assert make_standalone("how much does it cost?", earlier) == f"{TOURS} and the second one? how much does it cost?"
+    assert make_standalone("why?", [TOURS, "and the second one?", "how much does it cost?"]) == (
         f"{TOURS} and the second one? how much does it cost? why?"
     )
 
 
 def test_a_chain_of_follow_ups_is_followed_only_so_far() -> None:
-    asked = standalone("why?", [TOURS, *["and then?"] * LOOK_BACK])
+    asked = make_standalone("why?", [TOURS, *["and then?"] * LOOK_BACK])
     assert asked == "and then? and then? and then? why?"
 
 
 def test_a_question_that_stands_alone_ends_the_chain() -> None:
-    assert standalone("why?", [TOURS, "Why is the sky blue?"]) == "Why is the sky blue? why?"
+    assert make_standalone("why?", [TOURS, "Why is the sky blue?"]) == "Why is the sky blue? why?"
 
 
 @every_case(
@@ -107,9 +107,9 @@ def test_whom_a_question_is_addressed_to_is_not_looked_up(written: str, looked_u
 
 
 def test_a_bare_mention_asks_what_was_asked_before() -> None:
-    assert standalone("@bot", [TOURS]) == TOURS
-    assert standalone("@bot", []) == ""
-    assert standalone("@bot why?", [f"@bot {TOURS}"]) == f"{TOURS} why?"
+    assert make_standalone("@bot", [TOURS]) == TOURS
+    assert make_standalone("@bot", []) == ""
+    assert make_standalone("@bot why?", [f"@bot {TOURS}"]) == f"{TOURS} why?"
 
 
 def test_of_a_long_message_both_ends_are_looked_up() -> None:
@@ -121,7 +121,7 @@ def test_of_a_long_message_both_ends_are_looked_up() -> None:
 
 def test_a_follow_up_is_not_lost_behind_a_long_question() -> None:
     """An embedder reads no more than the beginning."""
-    looked_up = standalone("and how much does it cost?", [f"{TOURS} {'background ' * 500}"])
+    looked_up = make_standalone("and how much does it cost?", [f"{TOURS} {'background ' * 500}"])
     assert looked_up.startswith(TOURS)
     assert looked_up.endswith("and how much does it cost?")
     assert len(looked_up) <= 1_000
@@ -133,7 +133,7 @@ said = st.text(max_size=60) | st.lists(st.sampled_from(WORDS.split()), max_size=
 
 @given(question=said, earlier=st.lists(said, max_size=5))
 def test_whatever_is_said_the_question_itself_comes_last(question: str, earlier: list[str]) -> None:
-    looked_up = standalone(question, earlier)
+    looked_up = make_standalone(question, earlier)
     assert looked_up.endswith(plain(question))
     assert looked_up == plain(looked_up)
     assert len(looked_up) <= 1_000

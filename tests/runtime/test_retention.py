@@ -136,7 +136,9 @@ async def test_more_rows_than_one_batch_all_go(world: World, monkeypatch: pytest
 
 
 async def test_expired_sessions_go(world: World) -> None:
-    await world.sql("INSERT INTO api_keys (id, owner_id, name, hash) VALUES ('k', 'local', 'laptop', 'h')")
+    await world.sql(
+        "INSERT INTO api_keys (id, owner_id, role, name, hash) VALUES ('k', 'local', 'operator', 'laptop', 'h')"
+    )
     await world.sql(
         "INSERT INTO sessions (hash, key_id, owner_id, expires_at) VALUES ('old', 'k', 'local', now() - interval '1 s'),"
         " ('new', 'k', 'local', now() + interval '1 day')"

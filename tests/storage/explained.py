@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, cast
 
+import orjson
 import pytest
 from psycopg import sql
+from psycopg.pq import Escaping
 
 from rapport.storage.database import Connection
 
@@ -18,13 +20,48 @@ MODES: tuple[PlanMode, ...] = ("force_custom_plan", "force_generic_plan")
 plans = pytest.mark.parametrize("mode", MODES)
 
 
+class _ExplainingLibpq:
+    """libpq's connection that runs EXPLAIN for every prepared statement before it sends it."""
+
+    def __init__(self, explained: Explained, libpq: Any, mode: PlanMode) -> None:
+        self._explained, self._libpq, self._mode = explained, libpq, mode
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._libpq, name)
+
+    def send_prepare(self, name: bytes, command: bytes) -> None:
+        known = f"SELECT 1 FROM pg_prepared_statements WHERE name = '{name.decode()}'"
+        if self._libpq.exec_(known.encode()).ntuples:  # of another wrapper around the same connection
+            self._libpq.exec_(b"DEALLOCATE " + name)
+        self._libpq.send_prepare(name, command)
+
+    def send_query_prepared(self, name: bytes, values: list[bytes | None], **options: Any) -> None:
+        escape = Escaping(self._libpq).escape_literal
+        literals = b", ".join(b"NULL" if value is None else bytes(escape(value)) for value in values)
+        explain = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE " + name + (b" (" + literals + b")")
+        for command in (b"BEGIN", f"SET LOCAL plan_cache_mode = {self._mode}".encode()):
+            self._libpq.exec_(command)
+        result = self._libpq.exec_(explain)
+        assert result.ntuples, result.error_message
+        self._explained.plan = orjson.loads(result.get_value(0, 0))[0]["Plan"]
+        self._libpq.exec_(b"ROLLBACK")
+        self._libpq.send_query_prepared(name, values, **options)
+
+
 class Explained:
     """A connection that runs EXPLAIN for every statement, as a prepared statement, before it executes it."""
 
     def __init__(self, connection: Connection, mode: PlanMode) -> None:
         self._connection = connection
-        self._mode = mode
+        self._mode: PlanMode = mode
         self.plan: dict[str, Any] = {}
+
+    @property
+    def pgconn(self) -> Any:
+        return _ExplainingLibpq(self, self._connection.pgconn, self._mode)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
 
     async def execute(self, query: str | bytes, parameters: dict[str, Any] | tuple[Any, ...]) -> Any:
         query = query if isinstance(query, str) else query.decode()

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from rapport.domain.note import Chunk, PassageSearchResult, Vector
+from rapport.domain.note import Chunk, NoteCounts, PassageSearchResult, Vector
+from rapport.domain.note_scope import NoteScope
 from rapport.storage.database import Database
 from rapport.storage.notes.notes import NewNote, Notes
 from rapport.storage.notes.passage_search import CANDIDATES, EXACT_CHUNKS, PassageSearch
@@ -63,7 +64,12 @@ async def search(
     limit: int = 5,
 ) -> PassageSearchResult:
     return await PassageSearch(database).find_passages(
-        owner, embedder=embedder, question=question, vector=of or vector(1.0), chunks=chunks, limit=limit
+        NoteScope(owner),
+        embedder=embedder,
+        question=question,
+        vector=of or vector(1.0),
+        counts=NoteCounts(chunks, None),
+        limit=limit,
     )
 
 
@@ -71,7 +77,12 @@ async def by_words(database: Database, question: str, *, chunks: int, limit: int
     """What is found when meaning counts for nothing."""
     return ids(
         await PassageSearch(database, near_weight=0.0).find_passages(
-            "ana", embedder=EMBEDDER, question=question, vector=vector(1.0), chunks=chunks, limit=limit
+            NoteScope("ana"),
+            embedder=EMBEDDER,
+            question=question,
+            vector=vector(1.0),
+            counts=NoteCounts(chunks, None),
+            limit=limit,
         )
     )
 
@@ -277,12 +288,12 @@ async def test_the_guard_is_told_how_much_of_the_question_each_passage_has_and_w
     await store(database, "level", ("SEV-1 pages the lead", towards(0.6)), ("nothing of it", towards(0.55)))
     await store(database, "other", ("about something else", towards(0.5)))
     found = await PassageSearch(database).find_passages(
-        "ana",
+        NoteScope("ana"),
         embedder=EMBEDDER,
         question="when does a sev 1 page the zebra?",
         telling="sev 1 page zebra",
         vector=vector(1.0),
-        chunks=chunks,
+        counts=NoteCounts(chunks, None),
         limit=5,
     )
     assert found.words == 4
@@ -300,7 +311,13 @@ async def test_a_note_that_is_left_out_is_found_neither_by_meaning_nor_by_words(
     await store(database, "zebra", ("the zebra has stripes", towards(0.9)))
     await store(database, "horse", ("the horse has none", towards(0.3)))
     found = await PassageSearch(database).find_passages(
-        "ana", embedder=EMBEDDER, question="zebra", vector=vector(1.0), chunks=chunks, limit=5, without="zebra"
+        NoteScope("ana"),
+        embedder=EMBEDDER,
+        question="zebra",
+        vector=vector(1.0),
+        counts=NoteCounts(chunks, None),
+        limit=5,
+        without="zebra",
     )
     assert ids(found) == ["horse"]
     assert found.best == pytest.approx(0.3, abs=2e-3)

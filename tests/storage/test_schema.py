@@ -14,10 +14,11 @@ import psycopg
 import pytest
 
 from rapport.domain.errors import Permanent
+from rapport.domain.note_scope import NoteScope
 from rapport.storage.database import Database
 from rapport.storage.messages.summaries import Summaries
 from rapport.storage.migrate import list_migrations, migrate, schema_lock
-from rapport.storage.notes.notes import Notes
+from rapport.storage.notes.visible_notes import VisibleNotes
 from rapport.storage.postgres.embedded import EmbeddedPostgres
 from rapport.storage.vector_index import has_vector_index
 from tests.support.waiting import LIMIT_SECONDS
@@ -110,6 +111,19 @@ def test_a_running_servers_database_has_the_declared_schema(database_url: str, e
     """LangGraph's tables beside ours change nothing of it."""
     declare(empty_database)
     assert shape(database_url) == shape(empty_database)
+
+
+async def test_keys_of_the_local_user_become_keys_of_an_operator(empty_database: str) -> None:
+    await run_migrations(empty_database, to=12)
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        for owner in ("local", "ana", "*"):
+            connection.execute(
+                "INSERT INTO api_keys (id, owner_id, name, hash) VALUES (%s, %s, 'laptop', %s)",
+                (owner, owner, owner.encode()),
+            )
+        await run_migrations(empty_database)
+        rows = connection.execute("SELECT id, role, revoked_at IS NULL FROM api_keys ORDER BY id").fetchall()
+    assert rows == [("*", "user", False), ("ana", "user", True), ("local", "operator", True)]
 
 
 async def test_going_down_and_up_again_changes_nothing(empty_database: str) -> None:
@@ -273,7 +287,7 @@ async def test_rows_of_version_10_keep_their_data_under_the_new_names(empty_data
         async with opened(empty_database) as database, database.statement() as own:
             assert await has_vector_index(own, "sentence_vectors", 2)
             assert await has_vector_index(own, "sentence_vectors", 384)
-            sample = await Notes(own).sample_vectors("o", "e", limit=5)
+            sample = await VisibleNotes(own).sample_vectors(NoteScope("o"), "e", limit=5)
         assert [(note_id, chunk.text, list(vector)) for note_id, _, chunk, vector in sample] == [("n", "text", [1, 0])]
         await run_migrations(empty_database, to=10)
         assert load_rows() == rows
@@ -344,7 +358,9 @@ def test_every_migration_has_its_way_back() -> None:
     downs = [name for name in names if name.endswith(".down.sql")]
     assert [name.replace(".up.", ".down.") for name in ups] == downs
     assert {name for name in names if name.endswith(".sql")} == {*ups, *downs}
-    assert [one.version for one in list_migrations()] == list(range(1, len(ups) + 1))
+    versions = [one.version for one in list_migrations()]
+    assert versions == sorted(set(versions))
+    assert len(versions) == len(ups)
     for one in list_migrations():
         assert one.up.strip()
         assert one.down.strip()

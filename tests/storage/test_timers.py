@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,11 @@ from rapport.domain.errors import NotFound
 from rapport.domain.event import Accepted
 from rapport.domain.follow_up import PLANNED_TIMER_ID, Timer
 from rapport.ingest.accept import accept
+from rapport.storage.agents import Agents
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
-from rapport.storage.followups.timers import _FIRE, FiredTimer, Timers  # pyright: ignore[reportPrivateUsage]
+from rapport.storage.followups.timers import _FIRE, EXPIRY, FiredTimer, Timers  # pyright: ignore[reportPrivateUsage]
+from tests.support.cases import every_case
 
 HOUR = 3_600.0
 
@@ -43,7 +47,7 @@ async def make_due(database: Database, *, seconds_ago: float = 0.0) -> None:
 
 async def fire(database: Database, *, limit: int = 1_000) -> list[FiredTimer]:
     async with database.statement() as connection:
-        return await Timers(connection).fire(limit=limit, max_lateness_seconds=HOUR)
+        return await Timers(connection).fire(limit=limit)
 
 
 async def pending(database: Database, where: str | None = None, owner: str = "local") -> list[Timer]:
@@ -217,9 +221,7 @@ async def test_looking_for_what_is_due_does_not_walk_through_what_waits(database
             (where,),
         )
         await connection.execute("ANALYZE timers")
-        found = await connection.execute(
-            f"EXPLAIN (ANALYZE, FORMAT JSON) {_FIRE}".encode(), {"limit": 1_000, "late": HOUR}
-        )
+        found = await connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {_FIRE}".encode(), {"limit": 1_000, **EXPIRY})
         row = await found.fetchone()
     assert row is not None
     assert '"Rows Removed by Filter": 5000' not in json.dumps(row[0])
@@ -244,3 +246,78 @@ async def test_what_somebody_has_set_is_not_moved_or_cancelled_by_the_planner(da
     assert await pending(database, where) == [mine]
     moved = await set_timer(database, where, delay=60, name=PLANNED_TIMER_ID)
     assert moved.id == mine.id
+
+
+async def let_expire(database: Database, seconds: float | None, *, owner: str = "*") -> None:
+    """Store the agent `companion` with this expiry; None: with a document that names none."""
+    document = {"autonomy": {} if seconds is None else {"expiry_seconds": seconds}}
+    async with database.transaction() as connection:
+        await connection.execute("DELETE FROM agents WHERE owner_id = %s", (owner,))
+        await Agents(connection).insert(owner, "companion", document, author_id="test")
+
+
+@every_case(
+    ("expiry", "overdue", "state"),
+    [
+        (600.0, 500.0, "fired"),
+        (600.0, 700.0, "expired"),
+        (2 * HOUR, HOUR + 60, "fired"),
+        (2 * HOUR, 2 * HOUR + 60, "expired"),
+        (60.0, 30.0, "fired"),
+        (60.0, 90.0, "expired"),
+        (None, HOUR - 60, "fired"),
+        (None, HOUR + 60, "expired"),
+    ],
+)
+async def test_a_timer_expires_by_its_agents_limit(
+    database: Database, expiry: float | None, overdue: float, state: str
+) -> None:
+    await let_expire(database, expiry)
+    await set_timer(database, await conversation(database))
+    await make_due(database, seconds_ago=overdue)
+    assert [timer.state for timer in await fire(database)] == [state]
+
+
+async def test_the_owners_agent_decides_over_the_one_of_everyone(database: Database) -> None:
+    await let_expire(database, 600.0)
+    await let_expire(database, 2 * HOUR, owner="local")
+    for owner in ("local", "ana"):
+        await set_timer(database, await conversation(database, owner), owner=owner)
+    await make_due(database, seconds_ago=HOUR)
+    states = {timer.conversation_id: timer.state for timer in await fire(database)}
+    assert sorted(states.values()) == ["expired", "fired"]
+    assert len(await events(database)) == 1
+
+
+async def test_the_agent_of_a_timer_that_is_on_time_is_not_read(database: Database) -> None:
+    """The plan scans the index of due timers, and runs the look-up of the expiry only for overdue rows."""
+    await let_expire(database, 600.0)
+    where = await conversation(database)
+    async with database.statement() as connection:
+        await connection.execute(
+            "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, due_at)"
+            " SELECT %s, 't' || n, 't' || n, 'local', 'check_in', 'user', 0,"
+            " clock_timestamp() + CASE WHEN n <= 3 THEN - interval '10 minutes' WHEN n <= 50 THEN interval '0' ELSE n * interval '1 hour' END"
+            " FROM generate_series(1, 5000) n",
+            (where,),
+        )
+        await connection.execute("ANALYZE timers")
+        found = await connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {_FIRE}".encode(), {"limit": 1_000, **EXPIRY})
+        row = await found.fetchone()
+    assert row is not None
+    nodes = list(walk(row[0][0]["Plan"]))
+    [scan] = [
+        node
+        for node in nodes
+        if node.get("Alias") == "t" and node["Node Type"] == "Index Scan" and "due" in node["Index Name"]
+    ]
+    assert scan["Actual Rows"] == 50
+    [lookup] = [node for node in nodes if node.get("Relation Name") == "agents" and "Scan" in node["Node Type"]]
+    assert lookup["Actual Loops"] == 3
+
+
+def walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a node of a plan, and those below it."""
+    yield node
+    for below in node.get("Plans", ()):
+        yield from walk(below)

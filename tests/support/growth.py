@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_TRIES = 5
+TRIES = 5
 
 
 def least_cpu_seconds(work: Callable[[], Any]) -> float:
     """Return the least CPU time of some runs, because other work on the machine only adds to it."""
-    return min(_cpu_seconds(work) for _ in range(_TRIES))
+    return min(_cpu_seconds(work) for _ in range(TRIES))
 
 
 def takes_at_most(seconds: float, work: Callable[[], Any]) -> bool:
     """Return whether any of some runs ends within this CPU time."""
-    return any(_cpu_seconds(work) <= seconds for _ in range(_TRIES))
+    return any(_cpu_seconds(work) <= seconds for _ in range(TRIES))
 
 
 def assert_in_proportion(work: Callable[[Any], Any], small: Any, large: Any, *, times: int) -> None:
@@ -26,7 +26,7 @@ def assert_in_proportion(work: Callable[[Any], Any], small: Any, large: Any, *, 
     """
     bound = times**1.75
     least_small = least_large = float("inf")
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         least_small = min(least_small, _cpu_seconds(lambda: work(small)))
         least_large = min(least_large, _cpu_seconds(lambda: work(large)))
         if least_large < max(bound * least_small, 1.0):

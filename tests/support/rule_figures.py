@@ -37,7 +37,7 @@ def main() -> None:
     """Print every figure."""
     count_stories()
     count_texts("closings", planner.is_closing, planner.each_of(planner.CLOSING), planner.each_of(planner.OPEN))
-    count_texts("bad news", planner.bad_news, planner.each_of(planner.BAD), planner.each_of(planner.FINE))
+    count_texts("bad news", planner.tells_bad_news, planner.each_of(planner.BAD), planner.each_of(planner.FINE))
     sets: tuple[tuple[str, list[str], list[str]], ...] = (
         ("leaks 1", leaks.LEAKING, leaks.INNOCENT),
         ("leaks 2", leaks.SECOND_LEAKING, leaks.SECOND_INNOCENT),

@@ -9,6 +9,7 @@ FOLDERS = ("cli", "patterns")
 FILES = (
     "agents/test_models.py",
     "channels/http/test_health.py",
+    "channels/http/test_isolation.py",
     "channels/http/test_live.py",
     "channels/http/test_notes.py",
     "channels/http/test_revoked_access.py",

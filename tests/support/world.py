@@ -38,11 +38,11 @@ from rapport.settings import Settings
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import Timers
+from tests.support.lazy_routes import make_routes_lazily
 from tests.support.server_notes import strip_whole_note
-from tests.support.shared_validators import share_validators
 from tests.support.waiting import LIMIT_SECONDS
 
-share_validators()
+make_routes_lazily()
 
 
 class Step:
@@ -218,8 +218,15 @@ class World:
             cursor = await connection.execute(query.encode(), parameters)
             return await cursor.fetchall() if cursor.description else []
 
-    async def silence(self, conversation_id: str, trigger_type: TriggerType = "check_in", **more: Any) -> Timer:
-        """Make a follow-up due now; return its outcome."""
+    async def silence(
+        self,
+        conversation_id: str,
+        trigger_type: TriggerType = "check_in",
+        *,
+        seconds: float = LIMIT_SECONDS,
+        **more: Any,
+    ) -> Timer:
+        """Make a follow-up due now; wait for its outcome, and return it."""
         owner = (await self.sql("SELECT owner_id FROM conversations WHERE id = %s", conversation_id))[0][0]
         name = new_id()
         async with self.database.statement() as connection:
@@ -233,7 +240,7 @@ class World:
                 past = await Timers(connection).list_past(owner, conversation_id, limit=50)
             return next((one for one in past if one.id == timer.id and one.state != "fired"), None)
 
-        await until(ended)
+        await until(ended, seconds=seconds)
         became = await ended()
         assert became is not None
         return became
@@ -289,6 +296,7 @@ def settings_for(url: str, **changes: Any) -> Settings:
         "telegram_bot_token": None,
         "telegram_allowed_chats": "",
         "telegram_allowed_users": "",
+        "telegram_agent": None,
         "telegram_webhook_url": None,
         "telegram_api_url": "http://127.0.0.1:9",
         **changes,

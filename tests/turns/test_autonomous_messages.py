@@ -28,7 +28,7 @@ from rapport.domain.ids import new_id
 from rapport.domain.memory import MemoryCandidate
 from rapport.domain.note import Vector
 from rapport.domain.synthetic import is_synthetic
-from rapport.followups.leaks import leak_in
+from rapport.followups.leaks import find_leak
 from rapport.ingest.archive_rows import read_jsonl
 from rapport.ingest.import_messages import import_archive
 from rapport.memory.recall import HEADING, QuestionEmbedder
@@ -96,7 +96,7 @@ async def spoke_up(world: World, conversation: str, trigger_type: TriggerType = 
 
 
 def assert_natural(text: str) -> None:
-    assert leak_in(text, prompts=PROMPTS.values()) is None, text
+    assert find_leak(text, prompts=PROMPTS.values()) is None, text
     assert not META.search(text), text
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import psycopg
@@ -17,6 +18,7 @@ from rapport.ingest.accept import accept
 from rapport.ingest.content import MAX_PAYLOAD_BYTES, keep_storable_payload
 from rapport.storage.database import Connection, Database
 from rapport.storage.messages.messages import Messages
+from rapport.storage.prepared_statement import PreparedStatement
 from tests.support.cases import every_case
 from tests.support.world import World, until
 
@@ -409,26 +411,40 @@ async def test_half_of_a_surrogate_pair_is_refused(world: World) -> None:
 class Counting:
     """A database that counts the statements that go to it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         self._database = database
         self.count = 0
+        run_prepared = PreparedStatement.execute
+
+        async def count_prepared(statement: PreparedStatement, connection: Any, values: Mapping[str, Any]) -> list[Any]:
+            if isinstance(connection, Counted):
+                self.count += 1
+                connection = connection.connection
+            return await run_prepared(statement, connection, values)
+
+        monkeypatch.setattr(PreparedStatement, "execute", count_prepared)
 
     @asynccontextmanager
     async def statement(self) -> AsyncGenerator[Connection]:
         async with self._database.statement() as connection:
-            counting = self
-
-            class Counted:
-                async def execute(self, *arguments: Any, **options: Any) -> Any:
-                    counting.count += 1
-                    return await connection.execute(*arguments, **options)
-
-            yield cast("Connection", Counted())
+            yield cast("Connection", Counted(self, connection))
 
 
-async def test_to_accept_a_plain_message_is_one_statement(world: World) -> None:
+@dataclass
+class Counted:
+    """A connection that counts its statements."""
+
+    counting: Counting
+    connection: Connection
+
+    async def execute(self, *arguments: Any, **options: Any) -> Any:
+        self.counting.count += 1
+        return await self.connection.execute(*arguments, **options)
+
+
+async def test_to_accept_a_plain_message_is_one_statement(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     where = await group(world)
-    counting = Counting(world.database)
+    counting = Counting(world.database, monkeypatch)
     plain = Incoming("local", where, "hello", thread_id="7", platform_id="1", mentions=["u1"])
     await accept(cast("Database", counting), plain, worker_id="w", claim=False)
     assert counting.count == 1

@@ -14,7 +14,7 @@ import pytest
 from rapport.builtin import BuiltinChatModel
 from rapport.context.summary_rules import get_window_limit
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
-from rapport.followups.leaks import leak_in
+from rapport.followups.leaks import find_leak
 from tests.e2e.scripted import ScriptedModel, chat_model, scripted_model
 from tests.support.world import World, open_world
 from tests.turns.test_autonomous_messages import META, checkpoint_of, everything_logged, pause
@@ -112,7 +112,7 @@ async def checked(thread: LongThread, here: str, logs: list[Any]) -> None:
     assert [line for line in logs if line["log_level"] in {"error", "critical"}] == []
 
     for text in thread.unasked:
-        assert leak_in(text, prompts=PROMPTS.values()) is None, text
+        assert find_leak(text, prompts=PROMPTS.values()) is None, text
         assert not META.search(text), text
     assert [a for a, b in pairwise(thread.unasked) if a == b] == []
 

@@ -668,6 +668,7 @@ async def test_a_group_that_wants_follow_ups_gets_them_and_no_memories(pausing: 
 async def test_the_model_reads_no_trigger_at_a_pause(pausing: World, model: ScriptedModel) -> None:
     here = await pausing.conversation()
     await pausing.says(here, "I have to call the landlord.")
+    await thought(pausing)
     model.answers.append("How did it go with the landlord?")
     assert (await pausing.silence(here, "task_incomplete", reason="zebra")).state == "delivered"
     await until(lambda: any("(unasked)" in asked.text for asked in model.reflections))

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from rapport.agents.graph import Answer
-from rapport.agents.tools import Saved
+from rapport.agents.tools import SavedFact
 from rapport.turns.check import check_reply
 from rapport.turns.findings import Findings
 from tests.channels.http.test_websocket import calling
@@ -140,7 +140,7 @@ async def test_no_recorded_machinery_reaches_a_summary(town: Town, recorded: Rec
 
 @every_case("recorded", RECORDED)
 def test_no_recorded_machinery_reaches_a_memory(recorded: Recorded) -> None:
-    answer = Answer(AIMessage("Noted."), [Saved(content=recorded.text, key=None)])
+    answer = Answer(AIMessage("Noted."), [SavedFact(content=recorded.text, key=None)])
     candidates = check_reply(answer, Findings()).memory_candidates
     assert [candidate.content for candidate in candidates] == ([recorded.visible] if recorded.visible else [])
 

@@ -205,10 +205,11 @@ async def test_a_matter_that_was_brought_up_meanwhile_is_held_back_when_its_time
     model.answers += ["I see.", *SAYINGS]
     reply = await eager.says(here, FLATS)
     source = [str(reply["reply_to_id"])]
-    planned: dict[str, Any] = {"origin": "planner", "topic": "flat in Porto", "sources": source}
-    assert (await eager.silence(here, "waiting_for_decision", **planned)).state == "delivered"
+    planned: dict[str, Any] = {"origin": "planner", "sources": source}
+    first = await eager.silence(here, "waiting_for_decision", topic="flat in Porto", **planned)
+    assert first.state == "delivered"
     await pass_time(eager, 2 * HOUR)
-    became = await eager.silence(here, "task_incomplete", **{**planned, "topic": "tell landlord"})
+    became = await eager.silence(here, "task_incomplete", topic="tell landlord", **planned)
     assert (became.state, became.gate) == ("suppressed", "repeated")
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from rapport.agents.profiles import COMPANION
 from rapport.context.source_block import STRICT, render_sources
-from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.follow_up import PROMPTS
-from rapport.followups.leaks import leak_in
+from rapport.domain.token_estimate import estimate_tokens
+from rapport.followups.leaks import find_leak
 from rapport.memory.recall import HEADING
 from tests.e2e.scripted import chat_model, scripted_model
 from tests.support.cases import every_case
@@ -238,7 +238,7 @@ async def test_the_time_and_abilities_in_a_prompt_are_short(world: World) -> Non
     ],
 )
 def test_words_about_the_time_are_no_leak(said: str) -> None:
-    assert leak_in(said, prompts=set(PROMPTS.values())) is None
+    assert find_leak(said, prompts=set(PROMPTS.values())) is None
 
 
 async def test_a_reflection_knows_the_time(database_url: str, clock: Clock) -> None:

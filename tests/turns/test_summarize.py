@@ -17,15 +17,17 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import PrivateAttr
 from structlog.testing import capture_logs
 
+from rapport.agents.graph import LangGraphAgent
 from rapport.builtin import BuiltinChatModel
-from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, MAX_TOKENS, SUMMARY_PROMPT, estimate_tokens
+from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, MAX_TOKENS, SUMMARY_PROMPT
 from rapport.domain.conversation import Incoming
+from rapport.domain.token_estimate import estimate_tokens
 from rapport.turns.summarize import summarize
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import ScriptedModel, Step, World, open_world, until
 
 LONGEST = 22
-"""Uncovered messages after a summary, above which the next one is made at once."""
+"""Uncovered messages after a summary, above which the next one is made."""
 TOO_MANY = 7
 """Turns after which a conversation is summed up: with the seventh there are fourteen messages."""
 FURTHER = 7
@@ -452,12 +454,17 @@ async def test_what_waits_for_its_answer_is_not_covered(world: World, model: Sum
     for incoming in waiting:
         await world.worker.accept(incoming)
     await slow.begun.wait()
-    await summarize("local", conversation, database=world.database, writer=world.app.agent)
+    await summarize("local", conversation, database=world.database, find_writer=lambda: find_model(world))
     assert await summaries(world, conversation) == []  # twelve messages are answered: no more than the window
 
     assert slow.gate is not None
     slow.gate.set()
     await world.drain()
+
+    async def is_summarized() -> bool:  # the summary begins after the last turn is stored
+        return bool(await summaries(world, conversation))
+
+    await until(is_summarized)
     await settled(conversation)
     for number, call in enumerate(model.calls):
         told = [str(message.text) for message in call]
@@ -477,7 +484,7 @@ async def test_a_busy_conversation_is_summed_up_to_what_is_being_answered(world:
     await slow.begun.wait()
     for number in range(30):
         await world.worker.accept(Incoming("local", conversation, f"while it thinks {number}"))
-    await summarize("local", conversation, database=world.database, writer=world.app.agent)
+    await summarize("local", conversation, database=world.database, find_writer=lambda: find_model(world))
     (summary,) = await summaries(world, conversation)
     assert summary["metadata"]["replaced"] == 90
     assert slow.gate is not None
@@ -615,35 +622,6 @@ async def test_a_turn_does_not_wait_for_the_summary_that_is_under_way(world: Wor
     assert "what was said" in str(model.calls[-1][1].text)
 
 
-async def test_a_later_summary_waits_for_a_pause(
-    world: World, model: Summariser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While people talk, the model belongs to them; a new message cancels the scheduled summary."""
-    scheduled = schedule_summaries_late(monkeypatch)
-    conversation = await world.conversation()
-    await talk(world, conversation, TOO_MANY + 3)
-    assert (len(model.read), scheduled) == (1, [])
-    await talk(world, conversation, 1, since=TOO_MANY + 3)  # eighteen are uncovered
-    assert [timer.cancelled() for timer in scheduled] == [False]
-    await talk(world, conversation, 1, since=TOO_MANY + 4)
-    assert [timer.cancelled() for timer in scheduled] == [True, False]
-    assert len(model.read) == 1
-
-    monkeypatch.setattr("rapport.runtime.post_turn_jobs.SUMMARY_PAUSE_SECONDS", 0.0)
-    await talk(world, conversation, 1, since=TOO_MANY + 5)
-    assert [summary["metadata"]["replaced"] for summary in await summaries(world, conversation)] == [4, 12]
-
-
-async def test_a_stopped_server_leaves_no_scheduled_summary(
-    database_url: str, model: Summariser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scheduled = schedule_summaries_late(monkeypatch)
-    async with open_world(database_url, model=model) as world:
-        await talk(world, await world.conversation(), TOO_MANY + 4)
-        assert [timer.cancelled() for timer in scheduled] == [False]
-    assert [timer.cancelled() for timer in scheduled] == [True]
-
-
 async def test_the_length_of_the_history_is_a_setting(database_url: str, model: Summariser) -> None:
     async with open_world(database_url, model=model, max_chat_history=4) as world:
         conversation = await world.conversation()
@@ -665,23 +643,6 @@ async def test_a_window_without_a_summary_stays_within_the_token_limit(world: Wo
     assert sum(estimate_tokens(str(m.text)) for m in model.calls[-1][1:-1]) <= MAX_TOKENS
 
 
-def schedule_summaries_late(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.TimerHandle]:
-    """Make the pause before a later summary longer than any test; return the timers as they are set."""
-    pause_seconds = 3_601.0
-    monkeypatch.setattr("rapport.runtime.post_turn_jobs.SUMMARY_PAUSE_SECONDS", pause_seconds)
-    loop = asyncio.get_running_loop()
-    set_timer, timers = loop.call_later, list[asyncio.TimerHandle]()
-
-    def call_later(delay: float, *callback: Any, **more: Any) -> asyncio.TimerHandle:
-        timer = set_timer(delay, *callback, **more)
-        if delay == pause_seconds:
-            timers.append(timer)
-        return timer
-
-    monkeypatch.setattr(loop, "call_later", call_later)
-    return timers
-
-
 async def test_a_conversation_that_the_model_finds_too_long_is_summed_up(world: World, model: Summariser) -> None:
     conversation = await world.conversation()
     await talk(world, conversation, TOO_MANY - 1)
@@ -693,3 +654,7 @@ async def test_a_conversation_that_the_model_finds_too_long_is_summed_up(world: 
 
 class TooLong(Exception):
     status_code = 400
+
+
+async def find_model(world: World) -> LangGraphAgent:
+    return world.app.agent

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
-_ADDRESSES = {"openai": "OPENAI_BASE_URL", "anthropic": "ANTHROPIC_BASE_URL", "ollama": "OLLAMA_HOST"}
+from rapport.agents.models import ADDRESSES, KEYS
 
 _ADVICE = {
     "key_refused": "The key in {key} was refused by the model server. Put a valid key into .env and restart.",
@@ -23,8 +22,12 @@ _ADVICE = {
     "request_refused": "The model server refused the request. Its words are in the log with LOG_LEVEL=debug.",
     "malformed": "The model server's answer could not be read. Check that {address} is the address of its API.",
     "empty": "The model answered with nothing. Ask again; if it goes on, set another model in RAPPORT_MODEL.",
+    "not_set_up": "The agent's model is not set up on this server: its provider's key or package is missing. `rapport agents show` and"
+    " the log say which.",
     "resting": "The model failed several times in this conversation and is left alone for two minutes. The answers before"
     " this one say what was wrong.",
+    "budget": "This month's budget of tokens is used up: `rapport usage` shows whose. Raise the one of an owner with"
+    " `rapport usage budget --user NAME TOKENS`, or that of the agent in its settings.",
     "retrieval": "The notes could not be searched, because the embedding model failed. `rapport doctor` says more.",
     "attempts": "The server tried several times to answer and was interrupted each time. Its log says why.",
 }
@@ -35,8 +38,8 @@ def advise(problem: str, model: str) -> str:
     """Return a sentence for the operator about a problem with the model of this name."""
     provider, _, name = model.partition(":")
     return _ADVICE.get(problem, _UNKNOWN).format(
-        key=_KEYS.get(provider, "RAPPORT_MODEL's key"),
-        address=_ADDRESSES.get(provider, "RAPPORT_MODEL"),
+        key=KEYS.get(provider, "RAPPORT_MODEL's key"),
+        address=ADDRESSES.get(provider, "RAPPORT_MODEL"),
         name=name or model,
         pull=f" `ollama pull {name}` gets it." if provider == "ollama" else "",
     )

@@ -13,6 +13,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.runnables import Runnable, RunnableBinding
 
+from rapport.agents.call_usage import MeteredCall, OnCall, ignore_call
 from rapport.agents.failures import ModelFailed, backoff, classify_failure
 from rapport.agents.model_record import ModelRecord
 from rapport.agents.pictures import drop_pictures, has_pictures
@@ -39,7 +40,7 @@ class _Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelAnswer:
     """One answer of the model, and the tool calls that it wrote as text."""
 
     message: AIMessage
@@ -49,8 +50,11 @@ class Asked:
 class ModelClient:
     """Asks one model, and records what it can do."""
 
-    def __init__(self, model: BaseChatModel, record: ModelRecord) -> None:
+    def __init__(self, model: BaseChatModel, record: ModelRecord, *, name: str = "", is_free: bool = False) -> None:
+        """`name` is that of the model in its usage. The calls of a free model are counted without tokens."""
         self._model = model
+        self._name = name
+        self._is_free = is_free
         self._record = record
         self._plain = _Offer(model)
         self._takes_tools = _offer(model, [UPSERT_MEMORY]) is not None
@@ -62,18 +66,23 @@ class ModelClient:
         return self._takes_tools and self._record.may_have_tools
 
     async def ask_with_tools(
-        self, messages: list[BaseMessage], on_token: OnToken | None, tools: Sequence[dict[str, Any]]
-    ) -> Asked:
+        self,
+        messages: list[BaseMessage],
+        on_token: OnToken | None,
+        tools: Sequence[dict[str, Any]],
+        *,
+        on_call: OnCall = ignore_call,
+    ) -> ModelAnswer:
         """Return one answer of a model that may use these tools. Raise ModelFailed.
 
         If the server refuses tools, ask without them from now on. An answer without text and calls had only machinery.
         """
         try:
-            return await self.ask(messages, on_token, self._find_offer(tools))
+            return await self.ask(messages, on_token, self._find_offer(tools), on_call=on_call)
         except ModelFailed as failure:
             if failure.kind not in REFUSALS:
                 raise
-            asked = await self.ask(messages, on_token)
+            asked = await self.ask(messages, on_token, on_call=on_call)
             log.warning("agent.no_tools", reason=str(failure))
             self._takes_tools = False
             return asked
@@ -84,33 +93,46 @@ class ModelClient:
             self._offers[names] = offer
         return self._offers.get(names)
 
-    async def ask(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None = None) -> Asked:
-        """Return one answer. If the server refuses pictures, ask without them from now on."""
+    async def ask(
+        self,
+        messages: list[BaseMessage],
+        on_token: OnToken | None,
+        offer: _Offer | None = None,
+        *,
+        on_call: OnCall = ignore_call,
+    ) -> ModelAnswer:
+        """Return one answer. If the server refuses pictures, ask without them from now on.
+
+        `on_call` gets the usage of every request that has reached the server.
+        """
         if not self._record.takes_pictures:
             messages = drop_pictures(messages)
         try:
-            return await self._request(messages, on_token, offer)
+            return await self._request(messages, on_token, offer, on_call)
         except ModelFailed as failure:
             # llama.cpp answers a picture that its model can't read with status 500.
             is_refusal = failure.kind in REFUSALS or "image" in failure.detail.casefold()
             if not is_refusal or not has_pictures(messages):
                 raise
-            reply = await self._request(drop_pictures(messages), on_token, offer)
+            reply = await self._request(drop_pictures(messages), on_token, offer, on_call)
             log.warning("agent.no_pictures", reason=str(failure))
             self._record.refused_pictures += 1
             return reply
 
-    async def _request(self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None) -> Asked:
+    async def _request(
+        self, messages: list[BaseMessage], on_token: OnToken | None, offer: _Offer | None, on_call: OnCall
+    ) -> ModelAnswer:
         """Return one answer, with up to two retries where a retry can help (RES-2)."""
         target = offer or self._plain
         for attempt in itertools.count(1):
             tokens = None if on_token is None else _Relay(on_token)
             try:
-                if tokens is None:
-                    reply = _refuse_nothing(await target.model.ainvoke(messages, **target.options))
-                else:
-                    reply = await self._stream(target, messages, tokens)
-                asked = _cut_machinery(reply)
+                with MeteredCall(self._name, messages, target.options, on_call, is_free=self._is_free) as call:
+                    if tokens is None:
+                        call.received = await target.model.ainvoke(messages, **target.options)
+                    else:
+                        await self._stream(target, messages, tokens, call)
+                asked = _cut_machinery(_refuse_nothing(call.received or AIMessage("")))
                 return asked if offer is not None else replace(asked, message=_refuse_nothing(asked.message))
             except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
                 failure = error
@@ -124,27 +146,25 @@ class ModelClient:
             await asyncio.sleep(wait)
         raise AssertionError("unreachable: the loop returns or raises")
 
-    async def _stream(self, target: _Offer, messages: list[BaseMessage], on_token: OnToken) -> AIMessage:
+    async def _stream(self, target: _Offer, messages: list[BaseMessage], on_token: OnToken, call: MeteredCall) -> None:
+        """Stream an answer into the call."""
         answer: AIMessageChunk | None = None
         visible = MachineryFilter(ALL_TOOLS)
         async for piece in target.model.astream(messages, **target.options):
             chunk = cast("AIMessageChunk", piece)
-            answer = chunk if answer is None else answer + chunk
+            call.received = answer = chunk if answer is None else answer + chunk
             if text := visible.feed(str(chunk.text)):
                 on_token(text)
         if text := visible.finish():
             on_token(text)
-        if answer is None:
-            return _refuse_nothing(AIMessage(""))
-        return _refuse_nothing(
-            AIMessage(
+        if answer is not None:
+            call.received = AIMessage(
                 answer.content,
                 usage_metadata=answer.usage_metadata,
                 id=answer.id,
                 tool_calls=answer.tool_calls,
                 invalid_tool_calls=answer.invalid_tool_calls,
             )
-        )
 
 
 class _Relay:
@@ -165,13 +185,13 @@ def log_failure(failure: ModelFailed) -> ModelFailed:
     return failure
 
 
-def _cut_machinery(reply: AIMessage) -> Asked:
+def _cut_machinery(reply: AIMessage) -> ModelAnswer:
     """Return the reply without tool calls written as text, thoughts and special tokens, and those calls."""
     text = str(reply.text)
     visible = cut_machinery(text, ALL_TOOLS)
     if visible.text == text:
-        return Asked(reply)
-    return Asked(reply.model_copy(update={"content": visible.text}), visible.calls)
+        return ModelAnswer(reply)
+    return ModelAnswer(reply.model_copy(update={"content": visible.text}), visible.calls)
 
 
 def _refuse_nothing(reply: AIMessage) -> AIMessage:

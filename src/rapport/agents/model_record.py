@@ -49,8 +49,8 @@ class ModelRecord:
 
     @property
     def needs_plain_trigger(self) -> bool:
-        """Return True if the model answers triggers as if the person had said them."""
-        return self.answered_triggers > self.follow_ups
+        """Return True if the model answers more than every fourth trigger as if the person had said it, or can't call tools."""
+        return not self.may_have_tools or 3 * self.answered_triggers > self.follow_ups
 
     @property
     def takes_pictures(self) -> bool:

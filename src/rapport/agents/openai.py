@@ -11,12 +11,13 @@ import json
 import urllib.parse
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, cast
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Literal, TypeAlias, cast
 
 import aiohttp
 import httpx
 import orjson
+import structlog
 from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForLLMRun, BaseCallbackManager
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall, SystemMessage
@@ -29,9 +30,17 @@ from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, SecretStr
 
 from rapport.agents.failures import ModelFailed
+from rapport.domain.agent_profile import SERVERS_MODEL, ModelChoice
+
+log = structlog.get_logger()
 
 _DATA = b"data:"
 _DONE = b"[DONE]"
+UsageOption: TypeAlias = Literal["untried", "taken", "refused"]
+"""Whether the server takes a request for the usage of a streamed answer."""
+_REFUSALS = frozenset({400, 422})
+"""Status codes by which servers refuse an option that they don't know without naming it."""
+_USAGE_SIGNS = ("stream_options", "include_usage")
 END_SECONDS = 0.5
 """Seconds to wait for the end of a response whose answer is complete."""
 
@@ -71,6 +80,7 @@ class LeanChatOpenAI(ChatOpenAI):
     """The longest time-out between two bytes of an answer."""
 
     _session: aiohttp.ClientSession | None = PrivateAttr(default=None)
+    _usage_option: UsageOption = PrivateAttr(default="untried")
 
     async def ainvoke(
         self,
@@ -120,6 +130,8 @@ class LeanChatOpenAI(ChatOpenAI):
             answer = orjson.loads(await response.read())
         if not answer.get("choices"):
             raise ModelFailed("empty", "the model answered with nothing")
+        if (usage := _take_usage(answer)) is not None:
+            answer["usage"] = usage
         invalid = _take_invalid_calls(answer["choices"][0])
         result = self._create_chat_result(answer)
         if invalid:
@@ -145,21 +157,22 @@ class LeanChatOpenAI(ChatOpenAI):
                 yield chunk
             return
         is_complete = False
-        async with self._post(payload) as response:
-            async for line in response.content:
-                if not line.startswith(_DATA):
-                    continue
-                if (data := line[len(_DATA) :].strip()) == _DONE:
+        usage: dict[str, Any] | None = None
+        async with self._post_stream(payload) as response:
+            async for frame in _read_frames(response):
+                if frame is None:
                     is_complete = True
-                    await _rest(response)
-                    break
-                frame = _sound(orjson.loads(data))
+                    continue
+                usage = _take_usage(frame) or usage
                 is_complete = is_complete or any(choice.get("finish_reason") for choice in frame.get("choices") or ())
                 for choice in frame.get("choices") or ():
                     _calls_in(choice, "delta")
                 chunk = self._convert_chunk_to_generation_chunk(frame, AIMessageChunk, None)
                 if chunk is not None:
                     yield chunk
+        if usage is not None:  # once: some servers send the sum so far with every chunk, which LangChain would add up
+            last = self._convert_chunk_to_generation_chunk({"choices": [], "usage": usage}, AIMessageChunk, None)
+            yield cast("ChatGenerationChunk", last)
         if not is_complete:
             raise ConnectionError("the model's answer broke off")
 
@@ -182,6 +195,34 @@ class LeanChatOpenAI(ChatOpenAI):
             if response.status >= 400:
                 raise ProviderError(response.status, await response.text(errors="replace"), response.headers)
             yield response
+
+    @asynccontextmanager
+    async def _post_stream(self, payload: dict[str, Any]) -> AsyncGenerator[aiohttp.ClientResponse]:
+        """Post a request for a stream. A server that refuses to tell the usage of a stream is not asked for it again."""
+        if self._usage_option == "refused":
+            payload.pop("stream_options", None)
+        async with AsyncExitStack() as stack:
+            try:
+                response = await stack.enter_async_context(self._post(payload))
+            except ProviderError as error:
+                if "stream_options" not in payload or not self._may_refuse_usage(error, payload):
+                    raise
+                del payload["stream_options"]
+                response = await stack.enter_async_context(self._post(payload))
+                self._usage_option = "refused"
+                log.info("model.no_stream_usage", status=error.status_code)
+            else:
+                if "stream_options" in payload:
+                    self._usage_option = "taken"
+            yield response
+
+    def _may_refuse_usage(self, error: ProviderError, payload: Mapping[str, Any]) -> bool:
+        """Return True if the error names the request for usage, or if a server that is new to us names nothing of the request."""
+        text = error.response.text
+        if any(sign in text for sign in _USAGE_SIGNS):
+            return True
+        names_another = any(name in text for name in payload.keys() - {"stream", "stream_options"})
+        return self._usage_option == "untried" and error.status_code in _REFUSALS and not names_another
 
     def make_session(self) -> aiohttp.ClientSession:
         """Return the model's HTTP session, which is made at the first request."""
@@ -252,6 +293,20 @@ def _calls_in(choice: Any, part: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", calls)
 
 
+def _take_usage(answer: dict[str, Any]) -> dict[str, Any] | None:
+    """Remove the usage of an answer or a chunk, and return it if LangChain can read it: a wrong one must not cost the answer."""
+    value: Any = answer.pop("usage", None)
+    if not isinstance(value, dict):
+        return None
+    usage = cast("dict[str, Any]", value)
+    counts = (usage.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
+    details = (usage.get(name) for name in ("prompt_tokens_details", "completion_tokens_details"))
+    is_sound = all(count is None or type(count) is int for count in counts) and all(
+        detail is None or isinstance(detail, dict) for detail in details
+    )
+    return usage if is_sound and usage else None
+
+
 def _has_object(call: dict[str, Any]) -> bool:
     """Return True if LangChain can read the call: its arguments are an object, missing, or not JSON."""
     try:
@@ -266,6 +321,18 @@ def _as_json(payload: dict[str, Any]) -> bytes:
         return orjson.dumps(payload)
     except orjson.JSONEncodeError:  # arguments of a tool call may contain half of a surrogate pair
         return json.dumps(payload).encode()
+
+
+async def _read_frames(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any] | None]:
+    """Yield the chunks of a streamed answer, and None at its explicit end. Raise ProviderError for an error in it."""
+    async for line in response.content:
+        if not line.startswith(_DATA):
+            continue
+        if (data := line[len(_DATA) :].strip()) == _DONE:
+            await _rest(response)
+            yield None
+            return
+        yield _sound(orjson.loads(data))
 
 
 async def _rest(response: aiohttp.ClientResponse) -> None:
@@ -286,7 +353,9 @@ def _sound(chunk: dict[str, Any]) -> dict[str, Any]:
     raise ProviderError(status if isinstance(status, int) else 503, json.dumps({"error": details}))
 
 
-def make_openai(model: str, *, timeout: float, environment: Mapping[str, str]) -> ChatOpenAI:
+def make_openai(
+    model: str, *, timeout: float, environment: Mapping[str, str], choice: ModelChoice = SERVERS_MODEL
+) -> ChatOpenAI:
     """Return a chat model for OpenAI's API or, with `OPENAI_BASE_URL`, for a compatible server."""
     key = environment.get("OPENAI_API_KEY")
     base_url = environment.get("OPENAI_BASE_URL")
@@ -298,5 +367,8 @@ def make_openai(model: str, *, timeout: float, environment: Mapping[str, str]) -
         base_url=(base_url or "https://api.openai.com/v1").rstrip("/"),
         timeout=timeout,
         silence=timeout,
+        stream_usage=True,
         max_retries=0,
+        temperature=choice.temperature,
+        max_tokens=choice.max_tokens,  # pyright: ignore[reportCallIssue]
     )

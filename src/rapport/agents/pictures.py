@@ -16,6 +16,11 @@ def has_pictures(messages: Sequence[BaseMessage]) -> bool:
     return any(_is_picture(block) for message in messages for block in _get_blocks(message))
 
 
+def count_pictures(message: BaseMessage) -> int:
+    """Return the number of blocks of a message that are no text."""
+    return sum(map(_is_picture, _get_blocks(message)))
+
+
 def drop_pictures(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages with a text in place of each picture."""
     return [_drop_pictures(message) for message in messages]

@@ -1,18 +1,13 @@
-"""Define the agents that ship with Rapport, and find an agent by its id.
-
-Callers use only `get_agent`, `find_agent` and `list_agents`, so that agents can have another source than this table.
-"""
+"""Define the agents that ship with Rapport. At start they are stored as ordinary agents for everyone (`core/agents.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from typing import Final
 
-from rapport.domain.agent_profile import AgentProfile
-from rapport.domain.errors import InvalidInput
-from rapport.domain.follow_up import Autonomy
+from rapport.agents.document import AgentDocument, AutonomyPart, make_profile
 
-COMPANION = AgentProfile(
+COMPANION_DOCUMENT: Final = AgentDocument(
     id="companion",
     name="Companion",
     description="Talks with you, in direct and group chats; remembers what you tell it and follows up on it.",
@@ -21,12 +16,12 @@ COMPANION = AgentProfile(
         "you talk with. When you don't know something, say so."
     ),
     grounding="blend",
-    handles=("bot", "companion"),
-    remembers=True,
-    autonomy=Autonomy(),
+    handles=["bot", "companion"],
+    memory=True,
+    autonomy=AutonomyPart(enabled=True),
 )
 
-LIBRARIAN = AgentProfile(
+LIBRARIAN_DOCUMENT: Final = AgentDocument(
     id="librarian",
     name="Librarian",
     description="Answers from your notes alone, cites what it used, and says so when they don't hold the answer.",
@@ -35,33 +30,20 @@ LIBRARIAN = AgentProfile(
         "instead of guessing."
     ),
     grounding="strict",
-    handles=("bot", "librarian"),
+    handles=["bot", "librarian"],
+    memory=False,
 )
 
-_AGENTS: dict[str, AgentProfile] = {agent.id: agent for agent in (COMPANION, LIBRARIAN)}
+SHIPPED: Final[Mapping[str, AgentDocument]] = {"companion": COMPANION_DOCUMENT, "librarian": LIBRARIAN_DOCUMENT}
+"""The agents that ship, in the order in which they are shown."""
 
+COMPANION = make_profile(COMPANION_DOCUMENT, agent_id="companion")
+LIBRARIAN = make_profile(LIBRARIAN_DOCUMENT, agent_id="librarian")
 
-def list_agents() -> Sequence[AgentProfile]:
-    """Return every agent, in the order in which they are shown."""
-    return tuple(_AGENTS.values())
+DEFAULT_AGENT_ID: Final = COMPANION.id
+"""The agent that answers in a conversation whose agent was deleted."""
 
+SHARED_HANDLES = frozenset({"bot"})
+"""Handles that several agents may have: a group has one agent, and people call it so."""
 
-def find_agent(agent_id: str) -> AgentProfile | None:
-    """Return the agent with this id; None if there is none."""
-    return _AGENTS.get(agent_id)
-
-
-def get_agent(agent_id: str, *, chat_handle: str | None = None) -> AgentProfile:
-    """Return the agent that answers; `LIBRARIAN` for a conversation whose agent no longer exists.
-
-    `chat_handle` is one more handle that the agent has in this chat.
-    """
-    agent = _AGENTS.get(agent_id, LIBRARIAN)
-    return agent if chat_handle is None else replace(agent, handles=(chat_handle, *agent.handles))
-
-
-def require_agent(agent_id: str) -> AgentProfile:
-    """Return the agent with this id; raise InvalidInput with all ids if there is none."""
-    if (agent := _AGENTS.get(agent_id)) is None:
-        raise InvalidInput(f"There is no agent {agent_id[:64]!r}; there are {', '.join(sorted(_AGENTS))}.")
-    return agent
+SHIPPED_HANDLES = frozenset(handle for document in SHIPPED.values() for handle in document.handles)

@@ -4,12 +4,13 @@ stores facts and plan with its reply."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypedDict
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
-from rapport.domain.follow_up import MEANINGS, TRIGGER_TYPES
+from rapport.domain.follow_up import TRIGGER_TYPES, TriggerType, describe_types
 from rapport.replies.written_calls import OfferedTools, WrittenCall
 
 MAX_TOOL_ROUNDS = 3
@@ -41,19 +42,27 @@ UPSERT_MEMORY = _tool(
     },
 )
 
-FOLLOW_UP = _tool(
-    "follow_up",
-    "Plan one short message to the user in case they stay silent. Only if they would be glad of it: they have to decide or do"
-    " something, or your important question is open. Never after a goodbye or in small talk. You still answer them now.",
-    ["trigger_type", "delay_seconds", "matter"],
-    trigger_type={
-        "type": "string",
-        "enum": [*TRIGGER_TYPES],
-        "description": " ".join(f"{trigger_type}: {meaning}" for trigger_type, meaning in MEANINGS.items()),
-    },
-    delay_seconds={"type": "number", "description": "How many seconds of silence to wait: usually 120 to 3600."},
-    matter={"type": "string", "description": "The matter, in two to six of the user's own words: call the landlord."},
-)
+
+@lru_cache(256)
+def make_follow_up_tool(trigger_types: tuple[TriggerType, ...] = TRIGGER_TYPES) -> dict[str, Any]:
+    """Return the tool that plans a follow-up of one of these types."""
+    return _tool(
+        "follow_up",
+        "Plan one short message to the user in case they stay silent. Only if they would be glad of it: they have to decide or"
+        " do something, or your important question is open. Never after a goodbye or in small talk. You still answer them now.",
+        ["trigger_type", "delay_seconds", "matter"],
+        trigger_type={
+            "type": "string",
+            "enum": [*trigger_types],
+            "description": describe_types(trigger_types),
+        },
+        delay_seconds={"type": "number", "description": "How many seconds of silence to wait: usually 120 to 3600."},
+        matter={
+            "type": "string",
+            "description": "The matter, in two to six of the user's own words: call the landlord.",
+        },
+    )
+
 
 CHAT_TOOLS = [
     _tool(
@@ -85,7 +94,9 @@ CHAT_TOOLS = [
 ]
 """Tools by which a model reads more of a group chat than its context (CTX-7)."""
 CHAT_TOOL_NAMES = frozenset(tool["function"]["name"] for tool in CHAT_TOOLS)
-ALL_TOOLS = OfferedTools.from_schemas([UPSERT_MEMORY, FOLLOW_UP, *CHAT_TOOLS])
+TOOL_NAMES = frozenset({"upsert_memory", "follow_up", *CHAT_TOOL_NAMES})
+"""The tools that an agent's profile may name."""
+ALL_TOOLS = OfferedTools.from_schemas([UPSERT_MEMORY, make_follow_up_tool(), *CHAT_TOOLS])
 """Every tool of a model: calls of them that a model writes as text are cut out of its replies."""
 
 
@@ -93,7 +104,7 @@ class ChatToolbox(Protocol):
     """Runs chat tools for one turn."""
 
     async def use(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the result of one of LOOKUPS, or a sentence that explains why there is none; never raise for a bad argument."""
+        """Return the result of one of CHAT_TOOLS, or a sentence that explains why there is none; never raise for a bad argument."""
         ...
 
 
@@ -103,7 +114,7 @@ class MaySave(Protocol):
     def __call__(self, content: str, /) -> bool: ...
 
 
-class Saved(TypedDict):
+class SavedFact(TypedDict):
     """A fact that the model asked to remember."""
 
     content: str
@@ -122,21 +133,28 @@ class Toolbox:
     """Run the tool calls of one turn, and collect the facts to save and the follow-up to plan."""
 
     def __init__(
-        self, *, may_save: MaySave | None = None, may_plan: bool = False, lookups: ChatToolbox | None = None
+        self,
+        *,
+        may_save: MaySave | None = None,
+        may_plan: Sequence[TriggerType] = (),
+        lookups: ChatToolbox | None = None,
+        allowed: Collection[str] | None = None,
     ) -> None:
-        self._may_save = may_save
-        self._may_plan = may_plan
+        """`may_plan` are the types of follow-ups that the model may plan. `allowed` are the names of the tools that the agent may use; None: all."""
+        self._allowed = TOOL_NAMES if allowed is None else frozenset(allowed)
+        self._may_save = may_save if "upsert_memory" in self._allowed else None
+        self._may_plan = tuple(may_plan) if "follow_up" in self._allowed else ()
         self._lookups = lookups
         self._left = MAX_CHAT_TOOL_CALLS
-        self.saved: list[Saved] = []
+        self.saved: list[SavedFact] = []
         self.follow_up: PlannedFollowUp | None = None
 
     def list_tools(self) -> list[dict[str, Any]]:
         """Return the descriptions of the tools that the model may use in this turn."""
         return [
             *([UPSERT_MEMORY] if self._may_save is not None else []),
-            *([FOLLOW_UP] if self._may_plan else []),
-            *(CHAT_TOOLS if self._lookups is not None else []),
+            *([make_follow_up_tool(self._may_plan)] if self._may_plan else []),
+            *(tool for tool in CHAT_TOOLS if self._lookups is not None and tool["function"]["name"] in self._allowed),
         ]
 
     async def use(self, reply: AIMessage) -> list[ToolMessage]:
@@ -166,7 +184,7 @@ class Toolbox:
             return self._upsert_memory(arguments, self._may_save)
         if self._may_plan and name == "follow_up":
             return self._plan_follow_up(arguments)
-        if self._lookups is None or name not in CHAT_TOOL_NAMES:
+        if self._lookups is None or name not in CHAT_TOOL_NAMES & self._allowed:
             return "There is no such tool."
         if not self._left:
             return "Not done: enough was looked up. Answer with what there is."
@@ -181,13 +199,15 @@ class Toolbox:
             return "Not saved: `key` must be a short text."
         if not may_save(content):
             return "Not saved: only what the user wrote themselves is kept."
-        self.saved.append(Saved(content=content.strip(), key=(key or "").strip() or None))
+        self.saved.append(SavedFact(content=content.strip(), key=(key or "").strip() or None))
         return "Saved."
 
     def _plan_follow_up(self, arguments: Mapping[str, Any]) -> str:
         trigger_type, delay, matter = (arguments.get(name) for name in ("trigger_type", "delay_seconds", "matter"))
         if not isinstance(trigger_type, str) or not isinstance(matter, str) or not matter.strip():
             return "Not planned: `trigger_type` and `matter` must be texts."
+        if trigger_type in TRIGGER_TYPES and trigger_type not in self._may_plan:
+            return f"Not planned: `trigger_type` must be one of {', '.join(self._may_plan)}."
         if isinstance(delay, bool) or not isinstance(delay, int | float) or not math.isfinite(delay):
             return "Not planned: `delay_seconds` must be a number."
         self.follow_up = PlannedFollowUp(trigger_type=trigger_type, delay_seconds=float(delay), matter=matter)

@@ -1,4 +1,4 @@
-"""`rapport calibrate`: measure on an owner's notes which similarity a passage needs to answer a question."""
+"""`rapport calibrate`: measure on the notes that a user may see which similarity a passage needs to answer a question."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from rapport.agents.models import BUILTIN, close_model, make_model
 from rapport.cli.calibration_plot import draw_curve
 from rapport.cli.note_library import open_library
 from rapport.domain.extras import PLOT, missing_extra
+from rapport.domain.note_scope import NoteScope
 from rapport.retrieval.calibration import MAX_PASSAGES, Ask, Calibration, calibrate
 from rapport.settings import Settings
 from rapport.storage.notes.notes import Notes
+from rapport.storage.notes.visible_notes import VisibleNotes
 
 
 async def run(settings: Settings, *, user: str, png: Path, keep: bool) -> None:
     """Measure the threshold, show it, and store it if it is reliable."""
     console = Console(highlight=False)
+    scope = NoteScope(user)
     async with open_library(settings) as (library, retriever), _writer(settings) as ask:
         async with library.database.statement() as connection:
-            sample = await Notes(connection).sample_vectors(user, library.embedder.name, limit=MAX_PASSAGES)
-            counts = await Notes(connection).get_counts(user, library.embedder.name)
+            visible = VisibleNotes(connection)
+            sample = await visible.sample_vectors(scope, library.embedder.name, limit=MAX_PASSAGES)
+            counts = await visible.get_counts(user, library.embedder.name)
         with console.status("asking questions about the notes…"):
-            calibration = await calibrate(sample, library.embedder, retriever.measure(user, counts), ask=ask)
+            calibration = await calibrate(sample, library.embedder, retriever.measure(scope, counts), ask=ask)
         _show(calibration, console)
         if calibration.curve:
             _draw(calibration, png, console)

@@ -15,10 +15,11 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from rapport.agents.advice import advise
-from rapport.agents.profiles import require_agent
+from rapport.agents.models import BUILTIN
 from rapport.app import App, open_app
 from rapport.cli import follow_up_output as followups
 from rapport.cli.line_input import open_input
+from rapport.cli.output import escape_line
 from rapport.core.turn_runner import Ticket
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import LOCAL_USER, Conversation, Incoming, Message
@@ -42,12 +43,12 @@ A line that ends with \\ goes on in the next one."""
 
 async def chat(settings: Settings, *, agent: str, resume: bool) -> None:
     """Run the chat until the person leaves."""
-    profile = require_agent(agent)
     console = Console(highlight=False)
     with console.status("starting…"):
         opened = open_app(settings)
         app = await opened.__aenter__()
     try:
+        profile = await app.core.agents.require(LOCAL_USER, agent)
         await Terminal(app, profile, console).run(resume=resume)
     finally:
         await opened.__aexit__(None, None, None)
@@ -70,6 +71,8 @@ class Terminal:
         if resume:
             self._take_up(await self._find_latest())
             await self._show_history(limit=6)
+        if self._conversation is None:
+            self._show_greeting()
         with self._input.reading():
             while (line := await self._ask()) is not None:
                 if line.startswith("/"):
@@ -84,11 +87,18 @@ class Terminal:
         self._seen = conversation and conversation.last_at
 
     def _greet(self) -> None:
-        self._console.print(f"[bold]{self._profile.name}[/bold] [dim]· {self._app.settings.model} · /help[/dim]")
-        if self._app.settings.model == "builtin":
+        model = self._profile.model.name or self._app.settings.model
+        name = escape_line(self._profile.name)
+        self._console.print(f"[bold]{name}[/bold] [dim]· {escape_line(model)} · /help[/dim]")
+        if model == BUILTIN:
             self._console.print(
                 "[dim]The built-in model needs no key and knows little; `rapport doctor` says how to use a real one.[/dim]"
             )
+
+    def _show_greeting(self) -> None:
+        """Show the agent's greeting, which is not a message of the conversation."""
+        if self._profile.greeting:
+            self._console.print(Markdown(self._profile.greeting))
 
     async def _ask(self) -> str | None:
         """Return the person's input, None when they leave. Follow-ups that arrive meanwhile are shown."""
@@ -147,6 +157,7 @@ class Terminal:
         if command == "/new":
             self._take_up(None)
             self._console.print("[dim]a new conversation[/dim]")
+            self._show_greeting()
         elif command == "/history":
             await self._show_history(limit=50)
         elif command in {"/mute", "/unmute", "/followups"}:
@@ -248,7 +259,9 @@ class Terminal:
             messages = await Messages(connection).list_before(LOCAL_USER, self._conversation.id, limit=limit)
         for message in messages:
             speaker = {"user": "you", "system-summary": "summary"}.get(message.role, self._profile.name)
-            self._console.print(f"[dim]{message.created_at.astimezone():%d %b %H:%M}[/dim] [bold]{speaker}[/bold]")
+            self._console.print(
+                f"[dim]{message.created_at.astimezone():%d %b %H:%M}[/dim] [bold]{escape_line(speaker)}[/bold]"
+            )
             self._console.print(Markdown(message.text))
 
 

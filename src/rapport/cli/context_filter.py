@@ -25,7 +25,7 @@ DEPTH, REPLIES = 20, 40
 NEIGHBOURS = 20
 """Messages on either side of the anchor: as many as a turn loads."""
 
-Given: TypeAlias = "str | int"
+GivenId: TypeAlias = "str | int"
 """An id as written in the request."""
 
 _MOMENT = timedelta(microseconds=1)
@@ -48,7 +48,7 @@ class Request:
     qid: str | float
     call: Message
     found: CandidateMessages
-    given: Mapping[str, Given]
+    given: Mapping[str, GivenId]
 
 
 def answer_all(
@@ -137,7 +137,7 @@ def _not_json(line: bytes, reason: str) -> BadRequest:
 def _request(qid: str | float, messages: object, trigger: object) -> Request:
     if not isinstance(messages, list):
         raise InvalidInput(f"`messages` is missing or isn't a list: {_EXPECTED}.")
-    given_ids: dict[str, Given] = {}
+    given_ids: dict[str, GivenId] = {}
     authors: dict[str, Author] = {}
     told: list[Message] = []
     for row in cast("list[Any]", messages):
@@ -159,7 +159,7 @@ def _request(qid: str | float, messages: object, trigger: object) -> Request:
     return Request(qid, call, _surroundings(call, told), given_ids)
 
 
-def _message(value: object, given_ids: dict[str, Given], authors: dict[str, Author]) -> Message:
+def _message(value: object, given_ids: dict[str, GivenId], authors: dict[str, Author]) -> Message:
     row = as_mapping(value)
     if row is None:
         raise InvalidInput(

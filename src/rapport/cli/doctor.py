@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
 from typing import TypeAlias
 
 from langchain_core.messages import HumanMessage
@@ -12,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from rapport.agents.advice import advise
+from rapport.agents.directory import read_profile
 from rapport.agents.failures import classify_failure
 from rapport.agents.graph import LangGraphAgent
 from rapport.agents.metadata import verify_metadata
@@ -19,18 +22,25 @@ from rapport.agents.model_record import ModelRecord
 from rapport.agents.models import BUILTIN, close_model, find_server, make_model
 from rapport.app import open_database
 from rapport.cli.main import secrets_in
+from rapport.cli.output import escape_line
+from rapport.cli.usage import describe_budget
+from rapport.core.agents import store_shipped_agents
+from rapport.domain.agent_profile import ModelChoice
 from rapport.domain.errors import RapportError
 from rapport.domain.extras import TELEGRAM, WORDLLAMA, missing_extra
+from rapport.domain.usage import WARNING_SHARE
 from rapport.logs import Redactor
 from rapport.retrieval.embedders.registry import close_embedder, make_embedder
 from rapport.settings import Settings
 from rapport.storage.access.api_keys import ApiKeys
+from rapport.storage.agents import Agents
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import Timers
 from rapport.storage.memories import Memories
 from rapport.storage.migrate import list_migrations, migrate, schema_lock
 from rapport.storage.model_records import ModelRecords
 from rapport.storage.notes.notes import Notes
+from rapport.storage.usage import UsageBudgets
 from rapport.storage.work.checkpoints import Checkpoints, checkpoint_pool
 
 HOW_TO_SWITCH = (
@@ -92,10 +102,12 @@ async def _check_database_parts(part: Part, settings: Settings) -> str:
         state = await _check_database(database, settings)
         if settings.model != BUILTIN:
             await part("Model in use", lambda: _report_model_record(database, settings))
+        await _check_agents(part, database, settings)
         await part("Metadata", lambda: _check_metadata(database, settings))
         await part("Notes", lambda: _check_notes(database, settings))
         await part("Memories", lambda: _check_memories(database, settings))
         await part("Follow-ups", lambda: _check_follow_ups(database, settings))
+        await part("Budgets", lambda: _check_budgets(database))
         await part("Access", lambda: _check_access(database, settings))
         if settings.telegram_bot_token is not None and TELEGRAM.is_installed:
             from rapport.cli.telegram_doctor import report_access
@@ -142,6 +154,40 @@ async def _check_model(settings: Settings) -> str:
     return f"{settings.model} answers ({len(str(reply.text))} characters)"
 
 
+async def _check_agents(part: Part, database: Database, settings: Settings) -> None:
+    """Print how many agents there are, and a line about each whose model can't be made. No model is called."""
+    await store_shipped_agents(database)
+    async with database.statement() as connection:
+        stored = await Agents(connection).list_all()
+
+    async def count() -> str:
+        own = sum(not profile.model.is_servers for profile in profiles)
+        return f"{len(profiles)}, {own} of them with a model of their own: `rapport agents list`"
+
+    profiles = [read_profile(each) for each in stored]
+    await part("Agents", count)
+    for profile in profiles:
+        for choice in (profile.model, ModelChoice(profile.fallback_model)):
+            if not choice.is_servers and (problem := await _find_model_problem(choice, settings)):
+                name = f"Agent {profile.id}" if profile.is_for_everyone else f"Agent {profile.id} of {profile.owner_id}"
+                await part(escape_line(name), partial(_report_problem, problem))
+
+
+async def _find_model_problem(choice: ModelChoice, settings: Settings) -> str | None:
+    """Return why an agent's model can't be made, such as a missing key; None if it can."""
+    name = choice.name or settings.model
+    try:
+        model = make_model(name, timeout=settings.model_timeout, environment=os.environ, choice=choice)
+    except RapportError as error:
+        return str(error)
+    await close_model(model)
+    return None
+
+
+async def _report_problem(problem: str) -> str:
+    raise RapportError(problem)
+
+
 async def _report_model_record(database: Database, settings: Settings) -> str:
     """Return what servers on this database have seen the model do (ADR 63)."""
     async with database.statement() as connection:
@@ -162,33 +208,30 @@ async def _check_embedder(settings: Settings) -> str:
 
 
 async def _check_notes(database: Database, settings: Settings) -> str:
-    count, outdated = await _count_outdated(Notes, database, settings)
-    if outdated:
-        raise RapportError(
-            f"{outdated} of {count} were indexed by another embedder and are not found: `rapport reindex`"
-        )
+    count = await _count_indexed(Notes, database, settings, if_outdated="are not found")
     return f"{count}" if count else "none yet: `rapport notes add FILES…`"
 
 
 async def _check_memories(database: Database, settings: Settings) -> str:
-    count, outdated = await _count_outdated(Memories, database, settings)
-    if outdated:
-        raise RapportError(
-            f"{outdated} of {count} were indexed by another embedder and don't come to mind: `rapport reindex`"
-        )
+    count = await _count_indexed(Memories, database, settings, if_outdated="are not recalled")
     return f"{count}: `rapport memory list`" if count else "none yet"
 
 
-async def _count_outdated(
-    repository: type[Notes | Memories], database: Database, settings: Settings
-) -> tuple[int, int]:
-    """Return the number of rows, and of those that the current embedder can't find."""
+async def _count_indexed(
+    repository: type[Notes | Memories], database: Database, settings: Settings, *, if_outdated: str
+) -> int:
+    """Return the number of rows; raise RapportError if the current embedder can't find some of them."""
     embedder = make_embedder(settings.embeddings, environment=os.environ)
     try:
         async with database.statement() as connection:
-            return await repository(connection).count_totals(embedder.name)
+            count, outdated = await repository(connection).count_totals(embedder.name)
     finally:
         await close_embedder(embedder)
+    if outdated:
+        raise RapportError(
+            f"{outdated} of {count} were indexed by another embedder and {if_outdated}: `rapport reindex`"
+        )
+    return count
 
 
 async def _check_follow_ups(database: Database, settings: Settings) -> str:
@@ -197,6 +240,19 @@ async def _check_follow_ups(database: Database, settings: Settings) -> str:
     async with database.statement() as connection:
         pending = await Timers(connection).count_pending()
     return f"on, {pending} waiting: `rapport timers list`" if pending else "on, none waiting"
+
+
+async def _check_budgets(database: Database) -> str:
+    """Return the budgets of tokens of which at least 80 % are used this month."""
+    async with database.statement() as connection:
+        states = await UsageBudgets(connection).list_states(
+            None, await Agents(connection).list_budgets(), today=datetime.now(UTC).date()
+        )
+    if not states:
+        return "none: `rapport usage budget --user NAME TOKENS` sets one"
+    if nearly_spent := [describe_budget(state) for state in states if state.is_nearly_spent]:
+        return Caution(" ".join(nearly_spent))
+    return f"{len(states)}, less than {WARNING_SHARE:.0%} used of each: `rapport usage --user '*'`"
 
 
 async def _check_database(database: Database, settings: Settings) -> str:
@@ -225,11 +281,13 @@ async def _check_metadata(database: Database, settings: Settings) -> str:
 async def _check_access(database: Database, settings: Settings) -> str:
     async with database.statement() as connection:
         rows = await ApiKeys(connection).list_all()
-    count = sum(row.revoked_at is None for row in rows)
+    active = [row for row in rows if row.revoked_at is None]
+    count, operators = len(active), sum(row.role == "operator" for row in active)
     if rows and not count:
-        raise RapportError("every key is revoked, so nobody gets in: `rapport keys create NAME`")
+        raise RapportError("every key is revoked, so nobody can sign in: `rapport keys create NAME`")
     if count:
-        return f"{count} active key{'s' if count > 1 else ''}; every request needs one"
+        told = f"{count} active key{'s' if count > 1 else ''}, {operators or 'none'} of an operator"
+        return f"{told}; every request needs one"
     if settings.is_loopback:
         return f"no keys; {settings.host} is this machine only, its callers are the user `local`"
     raise RapportError(f"no keys, and HOST={settings.host} can be reached by others: `rapport keys create NAME`")

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from rapport.agents.profiles import COMPANION, find_agent
 from rapport.app import make_context_selector
+from rapport.cli.database import open_agents
 from rapport.cli.note_library import open_library
-from rapport.cli.timeline import TimelineView, Used, Why
+from rapport.cli.timeline import ChoiceReason, TimelineView, UsedSource
+from rapport.core.explanations import load_note_titles
 from rapport.domain.context_selection import MAX_RECENT_MESSAGES, Strategy
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.errors import InvalidInput, NotFound
@@ -21,7 +22,6 @@ from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
 from rapport.storage.messages.messages import Messages
 from rapport.storage.messages.neighbours import read_snapshot, sort_by_time
-from rapport.storage.notes.notes import Notes
 from rapport.turns.explain import Explanation, explain_reply, load_timeline
 from rapport.turns.group_context import check_query
 
@@ -37,7 +37,9 @@ async def explain_message(
         async with library.database.statement() as connection:
             conversation_id, message_id = await _find_message(connection, user, message, conversation)
         selector = make_context_selector(settings, library.database, library.embedder)
-        explanation = await explain_reply(selector, user, conversation_id, message_id, strategy=strategy)
+        explanation = await explain_reply(
+            selector, open_agents(library.database).directory, user, conversation_id, message_id, strategy=strategy
+        )
         return explanation, await _load_timeline_view(library.database, explanation)
 
 
@@ -80,12 +82,13 @@ async def _load_timeline_view(database: Database, explanation: Explanation) -> T
     anchor = _anchor(explanation, messages)
     if anchor is not None and all(message.id != anchor.id for message in messages):
         messages = sort_by_time([anchor, *messages])
-    chosen = {entry["id"]: Why(entry["reasons"], entry["score"]) for entry in receipt["messages"]}
+    chosen = {entry["id"]: ChoiceReason(entry["reasons"], entry["score"]) for entry in receipt["messages"]}
     context = explanation.context
     async with database.statement() as connection:
+        titles = await load_note_titles(connection, explanation)
         return TimelineView(
             conversation,
-            (find_agent(conversation.agent_id) or COMPANION).name,
+            (await open_agents(database).directory.reload(conversation.owner_id, conversation.agent_id)).name,
             explanation.call,
             receipt["strategy"],
             explanation.is_stored,
@@ -97,7 +100,11 @@ async def _load_timeline_view(database: Database, explanation: Explanation) -> T
             reply=explanation.reply,
             has_summary=receipt.get("summary_id") is not None,
             memories=[await _memory(connection, explanation, memory) for memory in explanation.memories],
-            notes=[await _note(connection, explanation, note) for note in explanation.notes if note["given"]],
+            notes=[
+                UsedSource(note["id"], note["score"], titles.get(note["id"], ""))
+                for note in explanation.notes
+                if note["given"]
+            ],
             looked_up=receipt.get("looked_up", ()),
         )
 
@@ -117,18 +124,10 @@ def _whole_from(messages: Sequence[Message], call: Message | None) -> datetime |
     return before[-MAX_RECENT_MESSAGES].created_at if len(before) > MAX_RECENT_MESSAGES else None
 
 
-async def _memory(connection: Connection, explanation: Explanation, used: Mapping[str, Any]) -> Used:
+async def _memory(connection: Connection, explanation: Explanation, used: Mapping[str, Any]) -> UsedSource:
     conversation = explanation.conversation
     try:
         memory = await Memories(connection).get(conversation.owner_id, conversation.agent_id, used["id"])
     except NotFound:  # deleted since
-        return Used(used["id"], used["score"])
-    return Used(used["id"], used["score"], memory.content)
-
-
-async def _note(connection: Connection, explanation: Explanation, used: Mapping[str, Any]) -> Used:
-    try:
-        note = await Notes(connection).get(explanation.conversation.owner_id, used["id"])
-    except NotFound:  # deleted since
-        return Used(used["id"], used["score"])
-    return Used(used["id"], used["score"], note.title)
+        return UsedSource(used["id"], used["score"])
+    return UsedSource(used["id"], used["score"], memory.content)

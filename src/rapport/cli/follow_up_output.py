@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
+    from rapport.domain.agent_profile import AgentProfile
     from rapport.domain.conversation import Conversation
     from rapport.storage.database import Connection
 
@@ -46,12 +47,9 @@ def describe_mute(permission: Permission) -> str:
     return f"Follow-ups are muted until {permission.muted_until.astimezone():%Y-%m-%d %H:%M}."
 
 
-def describe_obstacle(conversation: Conversation, permission: Permission) -> str:
+def describe_obstacle(conversation: Conversation, permission: Permission, agent: AgentProfile) -> str:
     """Return why the owner's settings would suppress a follow-up that is due now; empty if they would not."""
-    from rapport.agents.profiles import find_agent
-
-    agent = find_agent(conversation.agent_id)
-    if agent is None or agent.autonomy is None:
+    if agent.autonomy is None:
         return f"It will not be said: {conversation.agent_id} never follows up."
     if not conversation.traits.wants_follow_ups(permission.autonomy):
         return "It will not be said as long as follow-ups are off here: `rapport timers on CONVERSATION`"

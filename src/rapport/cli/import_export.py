@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rapport.agents.profiles import COMPANION, find_agent, require_agent
+from rapport.agents.profiles import COMPANION
 from rapport.cli.output import make_plain_line, make_progress
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import LOCAL_USER
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 200_000_000
 """Maximum size of a file: it takes several times its size in memory."""
-MAX_TOLD = 100
+MAX_SHOWN_PROBLEMS = 100
 """The number of problems of rows that are printed; the others are counted."""
 
 User = Annotated[str, typer.Option(help="The owner of the conversation; `local` is the user of a server without keys.")]
@@ -101,12 +101,13 @@ def import_(
 
 async def _agent(database: Database, user: str, conversation: str | None, agent: str) -> AgentProfile:
     """Return the agent of the named conversation, or of the new one."""
+    from rapport.cli.database import open_agents
     from rapport.storage.conversations.conversations import Conversations
 
     if conversation is not None:
         async with database.statement() as connection:
             agent = (await Conversations(connection).get(user, conversation)).agent_id
-    return require_agent(agent)
+    return await open_agents(database).require(user, agent)
 
 
 async def _content(file: Path) -> io.BytesIO:
@@ -178,12 +179,12 @@ async def _store(
 def _tell(console: Console, problems: Sequence[RowProblem], mark: str) -> None:
     from rich.markup import escape
 
-    for problem in problems[:MAX_TOLD]:
+    for problem in problems[:MAX_SHOWN_PROBLEMS]:
         console.print(
             f"{mark} {escape(make_plain_line(f'{problem.place}: {problem.reason}', limit=500))}", soft_wrap=True
         )
-    if len(problems) > MAX_TOLD:
-        console.print(f"{mark} and {len(problems) - MAX_TOLD:,} more")
+    if len(problems) > MAX_SHOWN_PROBLEMS:
+        console.print(f"{mark} and {len(problems) - MAX_SHOWN_PROBLEMS:,} more")
 
 
 def _summary(archive: Archive, counts: ImportCounts, conversation_id: str) -> str:
@@ -236,7 +237,7 @@ def export(
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> None:
-        from rapport.cli.database import open_migrated_database
+        from rapport.cli.database import open_agents, open_migrated_database
         from rapport.cli.transcript import Transcript, as_jsonl, as_markdown
         from rapport.storage.conversations.conversations import Conversations
         from rapport.storage.messages.import_export import Archives
@@ -244,7 +245,7 @@ def export(
         async with open_migrated_database(settings) as database, database.statement() as connection:
             found = await Conversations(connection).get_by_prefix(user, conversation)
             transcript = Transcript(found, include_synthetic)
-            agent = find_agent(found.agent_id) or COMPANION
+            agent = await open_agents(database).directory.reload(user, found.agent_id)
             render = as_jsonl(transcript) if form == "jsonl" else as_markdown(transcript, agent_name=agent.name)
             with _writing(output) as write:
                 cursor = None

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from rapport.domain.caller import Role, check_owner_id
+from rapport.domain.conversation import LOCAL_USER
 from rapport.settings import Settings
 
 app = typer.Typer(help="API keys: create, list, revoke.", no_args_is_help=True)
@@ -16,7 +18,15 @@ def create(
     name: Annotated[str, typer.Argument(help="A name for the key, such as its purpose.")],
     user: Annotated[
         str, typer.Option(help="The user that the key belongs to; `local` is the user of a server without keys.")
-    ] = "local",
+    ] = LOCAL_USER,
+    role: Annotated[
+        Role | None,
+        typer.Option(
+            help="`operator` also shows metrics and problems of the model; the default is `operator` for the user"
+            " `local`, and `user` for others.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Create a key. Its secret is shown only once, now."""
     from rapport.cli.main import start
@@ -25,10 +35,11 @@ def create(
         from rapport.cli.database import open_migrated_database
         from rapport.storage.access.api_keys import ApiKeys
 
+        owner_id = check_owner_id(user)
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            row, secret = await ApiKeys(connection).create(user, name=name)
+            row, secret = await ApiKeys(connection).create(owner_id, name=name, role=role)
         typer.echo(
-            f"Key {row.id} for user {row.owner_id!r} ({row.name}). Keep it: it can't be shown again.",
+            f"Key {row.id} for {row.role} {row.owner_id!r} ({row.name}). Keep it: it can't be shown again.",
             err=True,
         )
         typer.echo(secret)
@@ -51,12 +62,12 @@ def list_() -> None:
         async with open_migrated_database(settings) as database, database.statement() as connection:
             rows = await ApiKeys(connection).list_all()
         if not rows:
-            typer.echo("There are no keys: on loopback everybody on this machine is the user `local`.")
+            typer.echo("There are no keys: on loopback everybody on this machine is the user `local`, an operator.")
             return
-        table = Table("id", "user", "name", "created", "revoked")
+        table = Table("id", "user", "role", "name", "created", "revoked")
         for row in rows:
             revoked = f"{row.revoked_at:%Y-%m-%d %H:%M}" if row.revoked_at else ""
-            table.add_row(row.id, row.owner_id, row.name, f"{row.created_at:%Y-%m-%d %H:%M}", revoked)
+            table.add_row(row.id, row.owner_id, row.role, row.name, f"{row.created_at:%Y-%m-%d %H:%M}", revoked)
         Console().print(table)
 
     start(job, level="warning")

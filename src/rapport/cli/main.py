@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
 
-from rapport.cli import context, keys, memory, notes, timers
+from rapport.cli import agents, context, keys, memory, note_settings, timers, usage
 from rapport.cli import import_export as transfer
 from rapport.domain.errors import RapportError
 from rapport.settings import Settings, read_settings
@@ -25,13 +25,15 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(agents.app, name="agents")
 app.add_typer(context.app, name="context")
 app.add_typer(keys.app, name="keys")
-app.add_typer(notes.app, name="notes")
+app.add_typer(note_settings.app, name="notes")  # it has the commands of notes.py too
 app.command("import")(transfer.import_)
 app.command("export")(transfer.export)
 app.add_typer(memory.app, name="memory")
 app.add_typer(timers.app, name="timers")
+app.add_typer(usage.app, name="usage")
 
 
 @app.command()
@@ -108,11 +110,12 @@ def calibrate(
 @app.command()
 def migrate(
     to: Annotated[int | None, typer.Option(help="The target version, up or down; the newest by default.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before data is deleted.")] = False,
 ) -> None:
     """Update the database's schema (the server does this when it starts)."""
     from rapport.cli.migrate import migrate as run_migrations
 
-    start(lambda settings: run_migrations(settings, to=to), level="warning")
+    start(lambda settings: run_migrations(settings, to=to, yes=yes), level="warning")
 
 
 def start(
@@ -140,9 +143,9 @@ def start(
         raise typer.Exit(130) from None
 
 
-def fail(message: str) -> NoReturn:
+def fail(message: str, code: int = 1) -> NoReturn:
     typer.secho(f"rapport: {message}", fg="red", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(code)
 
 
 def secrets_in(environment: Mapping[str, str]) -> list[str]:

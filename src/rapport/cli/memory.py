@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rapport.agents.profiles import COMPANION, require_agent
+from rapport.agents.profiles import COMPANION
 from rapport.cli.output import escape_line, make_plain_line
 from rapport.domain.conversation import LOCAL_USER
 from rapport.settings import Settings
@@ -28,7 +28,7 @@ User = Annotated[
 ]
 Key = Annotated[str | None, typer.Option(help="A name by which the memory can be replaced later.")]
 
-TELLER = "command"
+HINT_SENDER = "command"
 """The sender of the notifications about changes by a command."""
 
 _WRITTEN_BY = {"user": "by hand", "agent": "by the agent", "extracted": "from what was said"}
@@ -43,12 +43,12 @@ def list_(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> list[Memory]:
-        from rapport.cli.database import open_migrated_database
+        from rapport.cli.database import open_agents, open_migrated_database
         from rapport.storage.memories import Memories
 
-        _check(agent)
         all_memories: list[Memory] = []
         async with open_migrated_database(settings) as database, database.statement() as connection:
+            await open_agents(database).require(user, agent)
             while page := await Memories(connection).list_page(
                 user,
                 agent,
@@ -108,8 +108,7 @@ def add(content: str, key: Key = None, agent: Agent = COMPANION.id, user: User =
     async def job(settings: Settings) -> Memory:
         from rapport.domain.memory import MemoryCandidate
 
-        _check(agent)
-        async with _open_book(settings) as store:
+        async with _open_book(settings, user, agent) as store:
             return await store.create(user, agent, MemoryCandidate(content, key=key, origin="user"))
 
     typer.echo(f"Remembered as {start(job, level='error').id}.")
@@ -128,9 +127,8 @@ def search(
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> None:
-        _check(agent)
         console = Console(highlight=False)
-        async with _open_book(settings) as store:
+        async with _open_book(settings, user, agent) as store:
             hits = await store.search(user, agent, query, limit)
             count = 0 if hits else (await store.stats(user, agent)).count
         for memory, similarity in hits:
@@ -162,8 +160,7 @@ def edit(
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> Memory:
-        _check(agent)
-        async with _open_book(settings) as store:
+        async with _open_book(settings, user, agent) as store:
             return await store.edit(user, agent, memory_id, content=content, key=key)
 
     typer.echo(f"Changed {start(job, level='error').id}.")
@@ -191,20 +188,20 @@ def forget(
 
 async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | None) -> bool:
     """Delete the given memories, or all. A missing one is reported, and the others are deleted. Needs no embedder."""
-    from rapport.cli.database import open_migrated_database
+    from rapport.cli.database import open_agents, open_migrated_database
     from rapport.domain.errors import NotFound
     from rapport.storage.memories import Memories
     from rapport.storage.messages.new_messages import NewMessages, memory_hint
 
-    _check(agent)
     missing = False
     async with open_migrated_database(settings) as database:
+        await open_agents(database).require(user, agent)
         if ids is None:
             async with database.transaction() as connection:
                 await Memories(connection).lock(user, agent)
                 deleted = await Memories(connection).delete_all(user, agent)
                 await NewMessages(connection).send_hints(
-                    [memory_hint(TELLER, "deleted", agent, one, user) for one in deleted]
+                    [memory_hint(HINT_SENDER, "deleted", agent, one, user) for one in deleted]
                 )
             typer.echo(f"Forgot {len(deleted):,} {'memory' if len(deleted) == 1 else 'memories'}.")
         for memory_id in ids or []:
@@ -212,7 +209,9 @@ async def _forget(settings: Settings, agent: str, user: str, ids: list[str] | No
                 async with database.transaction() as connection:
                     await Memories(connection).lock(user, agent)
                     await Memories(connection).delete(user, agent, memory_id)
-                    await NewMessages(connection).send_hints([memory_hint(TELLER, "deleted", agent, memory_id, user)])
+                    await NewMessages(connection).send_hints(
+                        [memory_hint(HINT_SENDER, "deleted", agent, memory_id, user)]
+                    )
                 typer.echo(f"Forgot {memory_id}.")
             except NotFound as error:
                 missing = True
@@ -226,8 +225,7 @@ def stats(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
     from rapport.cli.main import start
 
     async def job(settings: Settings) -> None:
-        _check(agent)
-        async with _open_book(settings) as store:
+        async with _open_book(settings, user, agent) as store:
             statistics = await store.stats(user, agent)
         typer.echo(f"{statistics.count:,} of {statistics.capacity:,} places are taken ({statistics.share:.0%}).")
         if statistics.oldest and statistics.newest:
@@ -245,8 +243,12 @@ def stats(agent: Agent = COMPANION.id, user: User = LOCAL_USER) -> None:
 
 
 @asynccontextmanager
-async def _open_book(settings: Settings) -> AsyncGenerator[MemoryStore]:
-    """Yield the memory store with the embedder of the settings; then notify servers of the changes."""
+async def _open_book(settings: Settings, user: str, agent: str) -> AsyncGenerator[MemoryStore]:
+    """Yield the memory store with the embedder of the settings; then notify servers of the changes.
+
+    Raise InvalidInput if the user has no such agent.
+    """
+    from rapport.cli.database import open_agents
     from rapport.cli.note_library import open_library
     from rapport.memory.memory_store import MemoryStore
     from rapport.storage.messages.new_messages import NewMessages, memory_hint
@@ -254,19 +256,16 @@ async def _open_book(settings: Settings) -> AsyncGenerator[MemoryStore]:
     hints: list[str] = []
 
     def announce_change(owner_id: str, kind: MemoryChangeKind, memory: Memory) -> None:
-        hints.append(memory_hint(TELLER, kind, memory.agent_id, memory.id, owner_id))
+        hints.append(memory_hint(HINT_SENDER, kind, memory.agent_id, memory.id, owner_id))
 
     async with open_library(settings) as (library, _):
+        await open_agents(library.database).require(user, agent)
         store = MemoryStore(library.database, library.embedder)
         store.listeners.append(announce_change)
         yield store
         if hints:
             async with library.database.statement() as connection:
                 await NewMessages(connection).send_hints(hints)
-
-
-def _check(agent: str) -> None:
-    require_agent(agent)
 
 
 def _origin(memory: Memory) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -17,27 +17,38 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from rapport.domain.note import Note
+    from rapport.domain.note_scope import NoteSettings
     from rapport.retrieval.files.reader import FileReader
     from rapport.retrieval.library import Library
 
-app = typer.Typer(help="Notes: add, list, show, search, delete.", no_args_is_help=True)
+app = typer.Typer(help="Notes: add, list, show, search, share, delete.", no_args_is_help=True)
 
+AUDIENCE = "Who sees them: `owner`, `everyone`, or the id of a group conversation."
 User = Annotated[str, typer.Option(help="The owner of the notes; `local` is the user of a server without keys.")]
 
 
 @app.command()
 def add(
     files: Annotated[list[Path], typer.Argument(help="Files (txt, md, html, pdf, docx) or folders of such files.")],
+    collection: Annotated[
+        list[str] | None, typer.Option(help="A collection that they shall belong to; may be given several times.")
+    ] = None,
+    share: Annotated[str | None, typer.Option(help=AUDIENCE)] = None,
     user: User = LOCAL_USER,
 ) -> None:
     """Add files as notes. A changed file replaces its note; an unchanged file is skipped."""
     from rapport.cli.main import start
 
-    if not start(lambda settings: _add(settings, files, user), level="warning"):
+    async def job(settings: Settings) -> bool:
+        from rapport.domain.note_scope import check_settings
+
+        return await _add(settings, files, user, check_settings(collection, share, by_operator=True))
+
+    if not start(job, level="warning"):
         raise typer.Exit(1)
 
 
-async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
+async def _add(settings: Settings, paths: list[Path], user: str, note_settings: NoteSettings) -> bool:
     """Add each file. An unreadable one is reported, and the others are added."""
     from rich.console import Console
 
@@ -59,7 +70,7 @@ async def _add(settings: Settings, paths: list[Path], user: str) -> bool:
             files_done = bar.add_task("files", total=len(files))
             for file in files:
                 try:
-                    outcome, note = await _add_one(library, reader, file, user, bar)
+                    outcome, note = await _add_one(library, reader, file, user, note_settings, bar)
                 except (InvalidInput, Transient, OSError) as error:
                     counts["failed"] += 1
                     reason = (error.strerror or error) if isinstance(error, OSError) else error
@@ -85,7 +96,9 @@ class _File(NamedTuple):
     """The name of its note: the file's path below the given folder."""
 
 
-async def _add_one(library: Library, reader: FileReader, file: _File, user: str, bar: Progress) -> tuple[str, Note]:
+async def _add_one(
+    library: Library, reader: FileReader, file: _File, user: str, note_settings: NoteSettings, bar: Progress
+) -> tuple[str, Note]:
     import asyncio
 
     from rapport.retrieval.files.document import FileName, fit_on_one_line
@@ -100,6 +113,7 @@ async def _add_one(library: Library, reader: FileReader, file: _File, user: str,
             document.text,
             file_title=document.title,
             file_name=f"{folder}{FileName.of(file.path.name).stem}.{document.format_name}",
+            settings=note_settings,
             on_progress=lambda completed, total: bar.update(task, completed=completed, total=total),
         )
     finally:
@@ -136,8 +150,11 @@ def _files_in(path: Path, extensions: Container[str]) -> list[_File]:
 
 
 @app.command("list")
-def list_(user: User = LOCAL_USER) -> None:
-    """List your notes, the latest first."""
+def list_(
+    collection: Annotated[str | None, typer.Option(help="Only the notes in this collection.")] = None,
+    user: User = LOCAL_USER,
+) -> None:
+    """List your notes and those that others share with you, the latest first."""
     from rich.console import Console
     from rich.table import Column, Table
 
@@ -145,12 +162,16 @@ def list_(user: User = LOCAL_USER) -> None:
 
     async def job(settings: Settings) -> list[Note]:
         from rapport.cli.database import open_migrated_database
-        from rapport.storage.notes.notes import Notes
+        from rapport.domain.note_scope import NoteScope, check_collection
+        from rapport.storage.notes.visible_notes import VisibleNotes
 
+        collections = () if collection is None else (check_collection(collection, field="--collection"),)
         all_notes: list[Note] = []
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            while page := await Notes(connection).list_page(
-                user, limit=1_000, before=(all_notes[-1].updated_at, all_notes[-1].id) if all_notes else None
+            while page := await VisibleNotes(connection).list_page(
+                NoteScope(user, collections=collections),
+                limit=1_000,
+                before=(all_notes[-1].updated_at, all_notes[-1].id) if all_notes else None,
             ):
                 all_notes += page
         return all_notes
@@ -164,6 +185,13 @@ def list_(user: User = LOCAL_USER) -> None:
         Column("changed", no_wrap=True),
         box=None,
     )
+    every: dict[str, Callable[[Note], str]] = {
+        "collections": lambda note: ", ".join(note.collections),
+        "shared": lambda note: _describe_sharing(note, user),
+    }
+    more = {name: describe for name, describe in every.items() if any(map(describe, notes))}
+    for name in more:
+        table.add_column(name, overflow="fold")
     for note in notes:
         table.add_row(
             note.id,
@@ -171,8 +199,16 @@ def list_(user: User = LOCAL_USER) -> None:
             f"{note.characters:,}",
             f"{note.chunks:,}",
             f"{note.updated_at.astimezone():%Y-%m-%d %H:%M}",
+            *(describe(note) for describe in more.values()),
         )
-    Console(highlight=False).print(table if notes else _why_nothing(user, has_notes=False))
+    nothing = f"There are no notes{_of(user)} in {collection!r}." if collection else _why_nothing(user, has_notes=False)
+    Console(highlight=False).print(table if notes else nothing)
+
+
+def _describe_sharing(note: Note, user: str) -> str:
+    if note.owner_id != user:
+        return f"by {escape_line(note.owner_id, limit=80)}"
+    return {"owner": "", "everyone": "with everyone"}.get(note.shared_with, f"with {note.shared_with}")
 
 
 def _of(user: str) -> str:
@@ -187,10 +223,11 @@ def show(note_id: str, user: User = LOCAL_USER) -> None:
 
     async def job(settings: Settings) -> str:
         from rapport.cli.database import open_migrated_database
-        from rapport.storage.notes.notes import Notes
+        from rapport.domain.note_scope import NoteScope
+        from rapport.storage.notes.visible_notes import VisibleNotes
 
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            return (await Notes(connection).read(user, note_id))[1]
+            return (await VisibleNotes(connection).read(NoteScope(user), note_id))[1]
 
     text = start(job, level="warning")
     typer.echo(clean_text(text) if sys.stdout.isatty() else text)  # without control characters for a terminal
@@ -232,16 +269,17 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
 
     async def job(settings: Settings) -> None:
         from rapport.cli.note_library import open_library
+        from rapport.domain.note_scope import NoteScope
         from rapport.retrieval.relevance import TOP
         from rapport.retrieval.standalone_question import plain
-        from rapport.storage.notes.notes import Notes
+        from rapport.storage.notes.visible_notes import VisibleNotes
 
-        console = Console(highlight=False)
+        console, scope = Console(highlight=False), NoteScope(user)
         async with open_library(settings) as (library, retriever):
             async with library.database.statement() as connection:
-                counts = await Notes(connection).get_counts(user, retriever.embedder.name)
-                has_notes = bool(await Notes(connection).list_page(user, limit=1))
-            retrieval = await retriever.find(user, plain(question), note_counts=counts, limit=max(limit, TOP))
+                counts = await VisibleNotes(connection).get_counts(user, retriever.embedder.name)
+                has_notes = bool(await VisibleNotes(connection).list_page(scope, limit=1))
+            retrieval = await retriever.find(scope, plain(question), note_counts=counts, limit=max(limit, TOP))
         for passage in retrieval.passages[:limit]:
             location = " > ".join(name for name in (passage.title, passage.heading) if name)
             console.print(
@@ -249,7 +287,7 @@ def search(question: str, user: User = LOCAL_USER, limit: Annotated[int, typer.O
                 soft_wrap=True,
             )
             console.print(Padding(escape_line(passage.text, limit=4000), (0, 0, 0, 2)))
-        if not counts.chunks:
+        if not counts.total:
             console.print(_why_nothing(user, has_notes=has_notes))
         elif not retrieval.passages:
             console.print("There is nothing to look for in this question.")

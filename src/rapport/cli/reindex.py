@@ -60,7 +60,7 @@ async def _memories(store: MemoryStore, bar: Progress) -> int:
     async with store.database.statement() as connection:
         _, outdated = await Memories(connection).count_totals(store.embedder.name)
     task = bar.add_task("memories", total=outdated)
-    while embedded := await store.reindex_some():
+    while embedded := await store.reindex_batch():
         count += embedded
         bar.advance(task, embedded)
     return count

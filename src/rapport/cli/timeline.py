@@ -51,7 +51,7 @@ _BAR = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class ChoiceReason:
     """The reasons for which a message was chosen, and its score."""
 
     reasons: Sequence[str]
@@ -59,7 +59,7 @@ class Why:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsedSource:
     """A memory or a note in the context of the reply."""
 
     id: str
@@ -80,7 +80,7 @@ class TimelineView:
     """True if it is the stored context of the reply; False if it is what would be selected now."""
     messages: Sequence[Message]
     """Messages up to the call, oldest first; shown from the oldest chosen one on."""
-    chosen: Mapping[str, Why]
+    chosen: Mapping[str, ChoiceReason]
     anchor: Message | None = None
     whole_from: datetime | None = None
     """From this time on `said` is complete; before it there are only selected messages."""
@@ -89,8 +89,8 @@ class TimelineView:
     reply: Message | None = None
     has_summary: bool = False
     """True if the context had a summary of earlier messages."""
-    memories: Sequence[Used] = ()
-    notes: Sequence[Used] = ()
+    memories: Sequence[UsedSource] = ()
+    notes: Sequence[UsedSource] = ()
     looked_up: Sequence[str] = ()
     """The tools that the model used to read more."""
 

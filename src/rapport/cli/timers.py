@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAST_SHOWN = 200
-COUNTED = ("fired", "delivered", "suppressed", "superseded", "leaked", "failed", "expired", "answered", "rate")
+STATS_COLUMNS = ("fired", "delivered", "suppressed", "superseded", "leaked", "failed", "expired", "answered", "rate")
 STATS_WIDE = 110
 """The width of the table of outcomes."""
 
@@ -82,7 +82,10 @@ def set_(
     user: User = LOCAL_USER,
 ) -> None:
     """Set a follow-up: the agent sends it if nobody writes before it is due."""
+    from rapport.agents.directory import read_profile
+    from rapport.agents.profiles import COMPANION
     from rapport.domain.ids import new_id
+    from rapport.storage.agents import Agents
     from rapport.storage.conversations.conversations import Conversations
     from rapport.storage.followups.timers import Timers
 
@@ -100,9 +103,10 @@ def set_(
             reason=check_reason(reason or "") or None,
         )
         assert timer is not None
-        return timer, followups.describe_obstacle(
-            found_conversation, await Conversations(connection).get_permission(user, found_conversation.id)
-        )
+        permission = await Conversations(connection).get_permission(user, found_conversation.id)
+        stored = await Agents(connection).find(user, found_conversation.agent_id)
+        agent = COMPANION if stored is None else read_profile(stored)
+        return timer, followups.describe_obstacle(found_conversation, permission, agent)
 
     timer, why_not = _in_database(job)
     typer.echo(f"{timer.timer_id} is due {followups.describe_due_time(timer.due_at)}.")
@@ -236,7 +240,11 @@ def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User 
     from rich.console import Console
     from rich.table import Column, Table
 
-    from rapport.domain.follow_up_outcomes import count_outcomes, count_outcomes_by_type
+    from rapport.domain.follow_up_outcomes import (
+        count_outcomes,
+        count_outcomes_by_type,
+        count_outcomes_by_variant,
+    )
     from rapport.storage.followups.follow_up_turns import FollowUpTurns
 
     async def job(connection: Connection) -> list[OutcomeCount]:
@@ -249,18 +257,31 @@ def stats(days: Annotated[int, typer.Option(min=1, max=3_660)] = 30, user: User 
     if console.width < STATS_WIDE:
         console.print(followups.render_records([kind, _nonzero(figures)] for kind, figures in rows.items()))
     else:
-        table = Table(Column("type", no_wrap=True), *(Column(name, justify="right") for name in COUNTED), box=None)
+        table = Table(
+            Column("type", no_wrap=True), *(Column(name, justify="right") for name in STATS_COLUMNS), box=None
+        )
         for kind, figures in rows.items():
             table.add_row(kind, *figures)
         console.print(table)
     if total.suppressed:
         gates = ", ".join(f"{gate} {count:,}" for gate, count in sorted(total.suppressed.items()))
         console.print(f"Held back by: {gates}.", soft_wrap=True)
+    if variants := count_outcomes_by_variant(counts):
+        console.print("\nPrompts, with 95 % intervals of the answer rate:")
+        console.print(
+            followups.render_records(
+                [
+                    f"{each.agent_id}: {each.trigger_type}, {each.variant}",
+                    f"{each.fired:,} fired, {each.rate.describe()}",
+                ]
+                for each in variants
+            )
+        )
 
 
 def _nonzero(figures: Sequence[str]) -> str:
     """Return the figures in one line, for terminals without room for a table."""
-    parts = [f"{name} {figure}" for name, figure in zip(COUNTED, figures, strict=True) if figure not in {"", "0"}]
+    parts = [f"{name} {figure}" for name, figure in zip(STATS_COLUMNS, figures, strict=True) if figure not in {"", "0"}]
     return ", ".join(parts) or "none"
 
 

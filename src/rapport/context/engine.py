@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rapport.agents.profiles import list_agents
+from rapport.agents.profiles import SHIPPED_HANDLES
 from rapport.context.calls import Exchange, separate_calls
 from rapport.context.question import is_bare, strip_address
 from rapport.context.relevance.grouping import Belonging, score_belonging
 from rapport.context.relevance.scorer import WordVectors
 from rapport.context.strategies import measure_reply_distances, take_latest, take_session
-from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.context_selection import (
     LOOKBACK_LIMIT,
     MAX_CONTEXT_TOKENS,
@@ -25,6 +24,7 @@ from rapport.domain.context_selection import (
     Strategy,
 )
 from rapport.domain.conversation import Message
+from rapport.domain.token_estimate import estimate_tokens
 
 TOKENS_PER_LINE = 12
 """The tokens of a message's speaker and time."""
@@ -36,7 +36,7 @@ MAX_EXCHANGES = 5
 """The number of earlier calls, with the agent's answers, that are selected with a discussion: the latest."""
 BARE_MARGIN = 0.15
 """The additional similarity that an older message needs when the call has no subject of its own."""
-AGENT_HANDLES = frozenset(handle.casefold() for agent in list_agents() for handle in agent.handles)
+AGENT_HANDLES = frozenset(handle.casefold() for handle in SHIPPED_HANDLES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,14 +52,14 @@ EMPTY_WORDS = _split_words(
 )
 
 
-def abridge(text: str) -> str:
+def clip_middle(text: str) -> str:
     """Return the part of a text that shows its subject: the beginning and the end of a very long one."""
     return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]} {text[-_TAIL:]}"
 
 
 def strip_address(text: str) -> str:
-    """Return the text without the mention or command that addresses somebody; abridged if it is very long."""
-    return " ".join(_MENTION.sub(" ", _COMMAND.sub(" ", abridge(text), count=1)).split())
+    """Return the text without the mention or command that addresses somebody; without the middle of a very long one."""
+    return " ".join(_MENTION.sub(" ", _COMMAND.sub(" ", clip_middle(text), count=1)).split())
 
 
 def is_bare(text: str) -> bool:
@@ -101,5 +101,5 @@ def has_subject(message: Message) -> bool:
 
 
 def _text_has_subject(message: Message) -> bool:
-    text = abridge(message.text)
+    text = clip_middle(message.text)
     return text != PICTURE and bool(_WORD.search(text)) and not is_bare(text)

@@ -1,17 +1,17 @@
-"""Decide when a conversation is too long for the model, and which messages a summary covers (SUM-1…4)."""
+"""Decide whether a conversation is too long for the model, and which messages a summary covers (SUM-1…4)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from rapport.domain.conversation import Message
-from rapport.domain.event import SummaryDue
+from rapport.domain.token_estimate import estimate_tokens
 
 MAX_CHAT_HISTORY = 12
 """The default of the setting: above this number of messages a conversation gets its first summary."""
-SLACK = 5
-"""The number of further messages that a later summary waits for: a summary costs a model call."""
+SLACK = 10
+"""The number of further messages that a later summary waits for: a summary costs a model call, and a new beginning costs a prompt
+cache (ADR 81)."""
 MAX_TOKENS = 6_000
 KEPT_QUESTIONS = 2
 """The number of newest user messages that a summary never covers."""
@@ -30,51 +30,27 @@ _COPIED_RUN = 6
 """The number of words in a row that count as copied."""
 _MAX_COPIED_SHARE = 0.6
 
-# Each match is about one token. Tokenizers have common words of European languages as one or a few tokens; tokens of rarer
-# scripts are shorter.
-_PIECES = re.compile(
-    r"(?!\s)[\u1100-\u1dff\u2e80-\ua71f\ua960-\uffff\U00010000-\U0010ffff]"  # CJK, Hangul, Ethiopic, emoji …: each by itself
-    r"|(?=\w{25})\w{1,2}"  # in something longer than words are: base64, hashes, digits
-    r"|[\u0530-\u10ff]{1,2}"  # Arabic, Hebrew, Hindi, Thai, Georgian …
-    r"|[\u0370-\u052f]{1,3}"  # Greek, Cyrillic
-    r"|[^\W\u0370-\u1dff]{1,6}"  # Latin letters and digits
-    r"|[^\w\s]"
-)
 _PART_TOKENS = 3_000
 _LINE_CHARACTERS = 4_000
 
 
-def estimate_tokens(text: str) -> int:
-    """Estimate the number of tokens of a text, never far too low: words and punctuation marks, long words in pieces,
-    scripts without spaces and long unbroken strings by their length."""
-    return len(_PIECES.findall(text))
-
-
 def get_window_limit(max_history: int = MAX_CHAT_HISTORY) -> int:
     """Return how many uncovered messages the model gets at most: more than a summary leaves, because no turn waits for one."""
-    return 2 * (max_history + SLACK)
+    return 2 * max_history + SLACK
 
 
-def find_summary_due(
-    messages: Sequence[Message], *, has_summary: bool, max_history: int = MAX_CHAT_HISTORY
-) -> SummaryDue:
-    """Return when the uncovered messages need a summary: now, after a pause of the conversation, or never.
-
-    The first summary is due above `max_history` messages. A later one is due above five more: after a pause, and at once above
-    another five. Too many tokens make each due at once.
-    """
+def needs_summary(messages: Sequence[Message], *, has_summary: bool, max_history: int = MAX_CHAT_HISTORY) -> bool:
+    """Return True if the uncovered messages need a summary: above `max_history` of them, with `SLACK` for a later summary, or
+    if they have too many tokens."""
     threshold = max_history + SLACK if has_summary else max_history
-    if len(messages) <= threshold:
-        return "now" if _has_too_many_tokens(messages) else "never"
-    is_urgent = not has_summary or len(messages) > threshold + SLACK or _has_too_many_tokens(messages)
-    return "now" if is_urgent else "after_pause"
+    return len(messages) > threshold or _has_too_many_tokens(messages)
 
 
 def select_messages_to_cover(
     messages: Sequence[Message], *, has_summary: bool = False, max_history: int = MAX_CHAT_HISTORY
 ) -> Sequence[Message]:
     """Return the oldest messages that a summary shall cover; none if it is not needed yet."""
-    if find_summary_due(messages, has_summary=has_summary, max_history=max_history) == "never":
+    if not needs_summary(messages, has_summary=has_summary, max_history=max_history):
         return ()
     # Never all of them: a limit below three messages still keeps one.
     newest = messages[-max(max_history - 2, 1) :]

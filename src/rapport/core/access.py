@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rapport.domain.caller import Caller
 from rapport.storage.access.api_keys import ApiKeys
 from rapport.storage.access.sessions import SESSION_LIFETIME as SESSION_LIFETIME
 from rapport.storage.access.sessions import Sessions
@@ -14,19 +15,19 @@ __all__ = ["SESSION_LIFETIME", "Access"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Finds the owner of a key or a session, and opens and closes sessions."""
+    """Finds the caller with a key or a session, and opens and closes sessions."""
 
     database: Database
 
-    async def find_key_owner(self, secret: str) -> str | None:
-        """Return the owner of an active key; None if it is not one."""
+    async def find_caller_by_key(self, secret: str) -> Caller | None:
+        """Return the owner and role of an active key; None if it is not one."""
         async with self.database.statement() as connection:
-            return await ApiKeys(connection).find_owner(secret)
+            return await ApiKeys(connection).find_caller(secret)
 
-    async def find_session_owner(self, token: str) -> str | None:
-        """Return the owner of a valid session; None if it is not one."""
+    async def find_caller_by_session(self, token: str) -> Caller | None:
+        """Return the owner and role of a valid session; None if it is not one."""
         async with self.database.statement() as connection:
-            return await Sessions(connection).find_owner(token)
+            return await Sessions(connection).find_caller(token)
 
     async def has_keys(self) -> bool:
         """Return True if a key was ever created, revoked ones included."""

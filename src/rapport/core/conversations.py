@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rapport.agents.profiles import get_agent
+from rapport.agents.directory import AgentDirectory, add_chat_handle
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.chat_archive import ArchivedMessage
 from rapport.domain.conversation import API_CHANNEL, Author, Conversation
@@ -32,6 +32,7 @@ class ConversationDirectory:
     """Every method takes the owner and raises NotFound for a conversation that is not theirs."""
 
     database: Database
+    agents: AgentDirectory
 
     async def create(
         self,
@@ -102,7 +103,8 @@ class ConversationDirectory:
             listing = ConversationListing(connection)
             handle = await listing.get_agent_handle(owner_id, conversation_id)
             people = await listing.list_people(owner_id, conversation_id, limit=limit)
-        return Participants(people, get_agent(conversation.agent_id, chat_handle=handle))
+        agent = await self.agents.reload(owner_id, conversation.agent_id)
+        return Participants(people, add_chat_handle(agent, handle))
 
     async def set_reachable(self, conversation_id: str, is_reachable: bool) -> None:
         """Record whether the channel can send to this conversation."""

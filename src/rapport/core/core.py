@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from rapport.agents.directory import AgentDirectory
 from rapport.core.access import Access
+from rapport.core.agents import AgentLibrary
 from rapport.core.conversations import ConversationDirectory
 from rapport.core.explanations import Explanations
 from rapport.core.follow_ups import FollowUpControls
@@ -14,6 +17,7 @@ from rapport.core.monitoring import Monitoring
 from rapport.core.notes import Notebook
 from rapport.core.samples import Samples
 from rapport.core.turn_runner import TurnRunner
+from rapport.core.usage import UsageAccounts
 from rapport.memory.memory_store import MemoryStore
 from rapport.retrieval.library import Library
 from rapport.retrieval.retriever import Retriever
@@ -27,6 +31,7 @@ class Core:
 
     runner: TurnRunner
     access: Access
+    agents: AgentLibrary
     conversations: ConversationDirectory
     history: MessageHistory
     follow_ups: FollowUpControls
@@ -35,6 +40,7 @@ class Core:
     explanations: Explanations
     samples: Samples
     monitoring: Monitoring
+    usage: UsageAccounts
 
 
 def make_core(
@@ -44,19 +50,23 @@ def make_core(
     retriever: Retriever,
     memories: MemoryStore,
     selector: ContextSelector,
+    agents: AgentDirectory,
     *,
     on_timers_changed: Callable[[], None] = lambda: None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Core:
-    """Return the core on this database. `on_timers_changed` is called after every change of a timer."""
+    """Return the core on this database. `on_timers_changed` is called after every change of a timer; `now` is the clock."""
     return Core(
         runner=runner,
         access=Access(database),
-        conversations=ConversationDirectory(database),
-        history=MessageHistory(database),
+        agents=AgentLibrary(database, agents),
+        conversations=ConversationDirectory(database, agents),
+        history=MessageHistory(database, agents),
         follow_ups=FollowUpControls(database, on_timers_changed),
         notes=Notebook(database, library, retriever),
         memories=memories,
-        explanations=Explanations(selector),
+        explanations=Explanations(selector, agents),
         samples=Samples(database, library, runner),
         monitoring=Monitoring(database),
+        usage=UsageAccounts(database, now),
     )

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from structlog.contextvars import bound_contextvars
 
+from rapport.agents.directory import AgentDirectory
 from rapport.domain.context_selection import MAX_RECENT_MESSAGES
 from rapport.domain.conversation import Incoming, Message
 from rapport.domain.errors import NotFound
 from rapport.domain.follow_up_requests import FOREVER
 from rapport.domain.ids import is_id
 from rapport.ingest.accept import apply_edit
+from rapport.ingest.addressing import may_mention_agent
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.messages import Messages
@@ -23,6 +25,7 @@ class MessageHistory:
     """Every method raises NotFound for a conversation that is not the owner's."""
 
     database: Database
+    agents: AgentDirectory
 
     async def load_page(
         self, owner_id: str, conversation_id: str, *, limit: int, before: str | None = None
@@ -74,4 +77,5 @@ class MessageHistory:
 
         If the edit addresses the agent, the message is answered, unless it was answered before.
         """
-        return await apply_edit(self.database, incoming)
+        agents = await self.agents.list_handles(incoming.owner_id) if may_mention_agent(incoming) else ()
+        return await apply_edit(self.database, incoming, agents=agents)

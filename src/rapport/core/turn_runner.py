@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Incoming, Message
-from rapport.domain.event import Accepted
+from rapport.domain.event import Accepted, Reply
 
 
 class Ticket(Protocol):
@@ -32,6 +33,10 @@ class TurnRunner(Protocol):
 
     async def cancel(self, owner_id: str, conversation_id: str, message_id: str | None = None) -> bool:
         """Stop the running turn; with a message's id only the turn that answers it, even if it has not begun yet."""
+        ...
+
+    async def try_agent(self, owner_id: str, profile: AgentProfile, text: str) -> Reply:
+        """Return the agent's answer to one message, and store nothing."""
         ...
 
     async def erase(self, owner_id: str, conversation_id: str) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from rapport.domain.conversation import Content, Message
 from rapport.domain.conversation_kind import TRAITS, ConversationKind, ConversationTraits
 from rapport.domain.follow_up import TriggerType
 from rapport.domain.memory import MemoryCandidate
-
-SummaryDue: TypeAlias = Literal["now", "after_pause", "never"]
-"""When the uncovered part of a conversation needs a summary."""
+from rapport.domain.usage import Usage
 
 FRESH = "rapport_fresh"
 """Set in a graph run's configuration at the first attempt of an event: no checkpoint can exist yet."""
@@ -86,6 +84,8 @@ class Reply:
     """The memories that the model wants to store."""
     follow_up: Mapping[str, Any] | None = None
     """The follow-up that the model asked for."""
+    usage: Sequence[Usage] = ()
+    """The model calls of the turn, to store with the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,6 @@ class Finished:
     reply: Message
     has_more: bool
     """The conversation has another queued event."""
-    summary_due: SummaryDue = "never"
+    needs_summary: bool = False
     has_plan: bool = False
     """A follow-up is planned."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time
+from hashlib import sha256
 from typing import Literal, TypeAlias, get_args
 
 from rapport.domain.conversation_kind import TRAITS, ConversationKind, ConversationTraits
@@ -28,6 +29,7 @@ Gate: TypeAlias = Literal[
     "too_frequent",
     "daily_limit",
     "repeated",
+    "budget",
 ]
 GATES: tuple[Gate, ...] = get_args(Gate)
 
@@ -46,11 +48,32 @@ MEANINGS: dict[TriggerType, str] = {
 }
 """The meaning of each type, for a model that chooses one."""
 
+
+def describe_types(trigger_types: Sequence[TriggerType]) -> str:
+    """Return the names and meanings of types, for a model that chooses one of them."""
+    return " ".join(f"{each}: {meaning}" for each, meaning in MEANINGS.items() if each in trigger_types)
+
+
 EXPIRY_SECONDS = 3_600.0
-"""A follow-up that is overdue by more than this is dropped: it would be too late."""
+"""A follow-up that is overdue by more than this is dropped: it would be too late. An agent may have another limit."""
+MIN_EXPIRY_SECONDS = 60.0
+"""The smallest expiry that an agent may have."""
 
 PLANNED_TIMER_ID = "follow-up"
 """The name of the planner's timer: a conversation has at most one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptVariant:
+    """One wording of a trigger's prompt. The chance of a variant is its share of the weights of its type."""
+
+    name: str
+    text: str
+    weight: float = 1.0
+
+
+DEFAULT_VARIANT = "default"
+"""The name of the contract's wording of a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +90,28 @@ class Autonomy:
     """Minimum time between a follow-up and the next inferred one in the same silence. Inferred: planned by rules or a model."""
     inferred_per_day: int = 2
     """Maximum of inferred follow-ups of a conversation within 24 hours."""
-    prompts: dict[TriggerType, str] = field(default_factory=dict[TriggerType, str])
-    """Prompts that replace the default prompt of a type."""
+    expiry: float = EXPIRY_SECONDS
+    """A follow-up that is overdue by more than this is dropped."""
+    trigger_types: tuple[TriggerType, ...] = TRIGGER_TYPES
+    """The types that the planner may plan."""
+    prompts: Mapping[TriggerType, Sequence[PromptVariant]] = field(
+        default_factory=dict[TriggerType, Sequence[PromptVariant]]
+    )
+    """Variants that replace the default prompt of a type."""
 
-    def prompt(self, trigger_type: TriggerType) -> str:
-        return self.prompts.get(trigger_type, PROMPTS[trigger_type])
+    def choose_prompt(self, trigger_type: TriggerType, event_id: str) -> PromptVariant:
+        """Return the prompt for a follow-up: the same variant each time for the same event, by the variants' weights."""
+        variants = self.prompts.get(trigger_type) or (PromptVariant(DEFAULT_VARIANT, PROMPTS[trigger_type]),)
+        share = int.from_bytes(sha256(event_id.encode()).digest()[:8]) / 2**64 * sum(each.weight for each in variants)
+        for variant in variants:
+            share -= variant.weight
+            if share < 0:
+                return variant
+        return variants[-1]
+
+    def list_prompt_texts(self) -> list[str]:
+        """Return the texts of all variants."""
+        return [variant.text for variants in self.prompts.values() for variant in variants]
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,9 @@ def check_preference(preference: Preference) -> Preference:
     if (preference.quiet_from is None) != (preference.quiet_to is None):
         raise InvalidInput("Quiet hours have a beginning and an end: give both, or neither.")
     if preference.quiet_from is not None and preference.quiet_from == preference.quiet_to:
-        raise InvalidInput("Quiet hours that end when they begin are none. To hear nothing at all, mute.")
+        raise InvalidInput(
+            "Quiet hours can't begin and end at the same time. To get no follow-ups at all, mute the conversation."
+        )
     return preference
 
 

@@ -16,6 +16,7 @@ ModelProblem: TypeAlias = Literal[
     "request_refused",
     "malformed",
     "empty",
+    "not_set_up",
     "unknown",
 ]
 MODEL_PROBLEMS: tuple[ModelProblem, ...] = get_args(ModelProblem)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from rapport.domain.note_scope import OWNER_ALONE
+
 Vector: TypeAlias = Sequence[float]
 
 NOTE_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -27,6 +29,9 @@ class Note:
     embedder: str
     created_at: datetime
     updated_at: datetime
+    collections: tuple[str, ...] = ()
+    shared_with: str = OWNER_ALONE
+    """`owner`, `everyone` or the id of a group conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +56,29 @@ class Passage:
     """The cosine between its vector and the question's, also if it was found by words."""
     coverage: float = 0.0
     """The share of the question's content words in the passage, weighted by rarity: 0 to 1."""
+    shared_by: str | None = None
+    """The note's owner, if it is not the owner of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteCounts:
-    """The size of one owner's index by one embedder, and its threshold."""
+    """The number of passages by one embedder that a scope has, and the threshold of its owner."""
 
     chunks: int
+    """Passages of the owner's own notes."""
     min_similarity: float | None
     """The threshold measured on this owner's notes by `rapport calibrate`; None if it was never run."""
+    shared: int = 0
+    """Passages of notes that others share with the scope; not all are counted if they are many."""
+
+    @property
+    def total(self) -> int:
+        return self.chunks + self.shared
 
 
 @dataclass(frozen=True, slots=True)
 class PassageSearchResult:
-    """The result of a search in one owner's notes."""
+    """The result of a search in the notes of a scope."""
 
     best: float
     """The highest similarity of any passage. It decides whether the notes have an answer."""

@@ -70,14 +70,14 @@ def _says_farewell(clauses: Sequence[str], *, is_first: bool) -> bool:
     return False
 
 
-def only_thanks(text: str) -> bool:
+def is_only_thanks(text: str) -> bool:
     """Return whether a message thanks and says nothing else."""
     rest, thanks = _THANKS.subn(" ", plain(text[-_LONGEST:]))
     return bool(thanks) and not [word for word in _WORD.findall(rest) if word not in _PADDING]
 
 
 @lru_cache(KNOWN)
-def in_distress(text: str) -> bool:
+def is_in_distress(text: str) -> bool:
     """Return whether a person tells of an emergency or of despair: somebody to whom a cheerful line would be an insult."""
     return bool(_DISTRESS.search(_both_ends(text)))
 
@@ -89,7 +89,7 @@ def sends_for_help(text: str) -> bool:
 
 
 @lru_cache(KNOWN)
-def bad_news(text: str) -> bool:
+def tells_bad_news(text: str) -> bool:
     """Return whether a person tells of something sad that happened to them."""
     return bool(_BAD_NEWS.search(_both_ends(text)))
 
@@ -99,7 +99,7 @@ def _condoles(text: str) -> bool:
     return bool(_CONDOLES.search(_both_ends(text)))
 
 
-def since_bad_news(said: Sequence[Message]) -> Sequence[Message] | None:
+def take_since_bad_news(said: Sequence[Message]) -> Sequence[Message] | None:
     """Return what was said since the user turned from bad news to something else; all of it without any, None if they have not."""
     sad = [index for index, message in enumerate(said) if _is_sad(message)]
     if not sad:
@@ -114,7 +114,11 @@ def since_bad_news(said: Sequence[Message]) -> Sequence[Message] | None:
 
 
 def _is_sad(message: Message) -> bool:
-    return bad_news(message.text) if message.role == "user" else message.role == "assistant" and _condoles(message.text)
+    return (
+        tells_bad_news(message.text)
+        if message.role == "user"
+        else message.role == "assistant" and _condoles(message.text)
+    )
 
 
 def _both_ends(text: str) -> str:

@@ -20,8 +20,8 @@ _LONGEST_SHOWN = 40
 def find_closed_gate(standing: GateInput, *, server: bool, autonomy: Autonomy | None) -> Gate | None:
     """Return the first gate, in the order of `GATES`, that suppresses a follow-up; None if it may be sent.
 
-    The gate "repeated" is not checked here, because it needs the conversation's text (topics.py). `server` is False if the
-    server sends no follow-ups at all; `autonomy` is None for an agent without follow-ups.
+    Two gates are not checked here: "repeated" needs the conversation's text (topics.py), "budget" this month's usage
+    (turns/budgets.py). `server` is False if the server sends no follow-ups at all; `autonomy` is None for an agent without follow-ups.
     """
     if not server:
         return "server"
@@ -34,7 +34,7 @@ def find_closed_gate(standing: GateInput, *, server: bool, autonomy: Autonomy | 
         ("resting", lambda: standing.is_breaker_open),
         ("consecutive", lambda: standing.consecutive_followups >= autonomy.max_in_a_row),
         ("too_soon", lambda: _too_soon(standing, autonomy)),
-        ("quiet_hours", lambda: quiet_now(standing.quiet_hours, standing.now)),
+        ("quiet_hours", lambda: is_quiet_now(standing.quiet_hours, standing.now)),
         ("too_frequent", lambda: _too_frequent(standing, autonomy)),
         ("daily_limit", lambda: standing.is_inferred and standing.inferred_in_a_day >= autonomy.inferred_per_day),
     )
@@ -67,7 +67,7 @@ def _follows_within(seconds: float, standing: GateInput) -> bool:
     return 0 <= (standing.now - standing.last_followup_at).total_seconds() < seconds
 
 
-def quiet_now(quiet: QuietHours | None, now: datetime) -> bool:
+def is_quiet_now(quiet: QuietHours | None, now: datetime) -> bool:
     """Return True from the first time the person's clock shows `begin` to the last time it shows `end`.
 
     An hour that the clock shows twice is quiet both times, and a time that the clock skips counts as reached at the skip.

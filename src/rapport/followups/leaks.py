@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, TypeAlias
 
+from rapport.domain.follow_up import TRIGGER_TYPES
 from rapport.domain.patterns import Pattern, compile_linear
 from rapport.domain.phrases import begins_with, find_any, load_phrases
 from rapport.followups.word_stems import DATA, SMALL_WORDS, plain, sentences, stem
@@ -24,8 +25,9 @@ def _phrases(kind: str) -> list[str]:
     return [plain(phrase) for phrase in load_phrases(DATA, f"leaks.{kind}")]
 
 
-_MARKERS = find_any(_phrases("marker"))
-_LABELS = compile_linear(rf"(?:^|\n)[ \t>]*(?:{'|'.join(_phrases('label'))})", is_ascii=True)
+_MARKERS = find_any([*_phrases("marker"), *TRIGGER_TYPES])
+_TYPE_LABELS = rf"(?:{'|'.join(name.replace('_', ' ') for name in TRIGGER_TYPES)})[ *\"]{{0,3}}:"
+_LABELS = compile_linear(rf"(?:^|\n)[ \t>]*(?:{'|'.join([_TYPE_LABELS, *_phrases('label')])})", is_ascii=True)
 _OPENINGS = begins_with(_phrases("opening"), after=r"[^a-z\[(]{0,6}")
 """Agreeing to something: in a message nobody asked for it shows that something had asked."""
 _KINDS: tuple[Leak, ...] = ("system", "trigger", "incomplete_message", "instructions", "third_person")
@@ -51,7 +53,7 @@ _CONTRACTIONS = (
 )
 
 
-def leak_in(reply: str, *, prompts: Collection[str]) -> Leak | None:
+def find_leak(reply: str, *, prompts: Collection[str]) -> Leak | None:
     """Return what kind of machinery the reply talks about, or None: then a person can't tell that nobody had asked.
 
     `prompts` are the texts that no reply may repeat, word for word or nearly so.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -42,11 +43,11 @@ _DID = re.compile(r"\b(?:i|we)(?:'ve| have)?(?: (?:just|already|finally|now))* (
 
 
 @dataclass(frozen=True, slots=True)
-class LooseEnd:
+class OpenTopic:
     """Something open: the sentence it stands in, and for a task what is to be done, as it was written."""
 
     sentence: str
-    deed: str = ""
+    task: str = ""
     is_english: bool = True
 
 
@@ -56,7 +57,7 @@ def is_offer(reply: str) -> bool:
     return bool(last) and _asks(last[0]) and _is_courtesy(last[0])
 
 
-def open_question(reply: str) -> str | None:
+def find_open_question(reply: str) -> str | None:
     """Return the question that a reply ends with, if it expects an answer; a short remark or a courtesy may stand after it."""
     for part in reversed(_sentences(reply)):
         if _asks(part) and not _is_courtesy(part):
@@ -76,14 +77,14 @@ def _is_courtesy(question: str) -> bool:
 
 
 @lru_cache(KNOWN)
-def open_decision(text: str) -> LooseEnd | None:
+def find_open_decision(text: str) -> OpenTopic | None:
     """Return the last decision that the speaker says they have to make and have not made by the end of the message."""
     for sentence in reversed(_sentences(text)):
         said = " ".join(plain(sentence).split())
         if is_decided(said):
             return None
         if _DECISION.search(said):
-            return LooseEnd(sentence)
+            return OpenTopic(sentence)
     return None
 
 
@@ -94,28 +95,28 @@ def is_decided(text: str) -> bool:
 
 
 @lru_cache(KNOWN)
-def open_task(text: str) -> LooseEnd | None:
+def find_open_task(text: str) -> OpenTopic | None:
     """Return the last thing that the speaker says they are going to do themselves and have not done by the end of the message."""
     later: list[str] = []
     for sentence in reversed(_sentences(text)):
         found = None if _asks(sentence) else _task_in(sentence)
-        if found and not any(settles(each, found.deed) for each in later):
+        if found and not any(settles(each, found.task) for each in later):
             return found
         later.append(sentence)
     return None
 
 
-def _task_in(sentence: str) -> LooseEnd | None:
+def _task_in(sentence: str) -> OpenTopic | None:
     said = " ".join(plain(sentence).split())
     found = _INTENDS.search(said)
     if found is None:
         return None
-    is_english, deed, verb = found[1] is not None, found[2], found[3]
-    if (verb in _NO_TASK[is_english] and not _TASK_WITH.match(deed)) or not content_words(deed):
+    is_english, task, verb = found[1] is not None, found[2], found[3]
+    if (verb in _NO_TASK[is_english] and not _TASK_WITH.match(task)) or not content_words(task):
         return None
-    if _FAR_AHEAD.search(deed) or _DONE.search(deed):
+    if _FAR_AHEAD.search(task) or _DONE.search(task):
         return None
-    return LooseEnd(sentence, _as_written(sentence, said, found.start(2)), is_english)
+    return OpenTopic(sentence, _as_written(sentence, said, found.start(2)), is_english)
 
 
 def _as_written(sentence: str, said: str, begin: int) -> str:
@@ -125,12 +126,12 @@ def _as_written(sentence: str, said: str, begin: int) -> str:
     return " ".join(kept).rstrip(" .!,;")
 
 
-def settles(text: str, deed: str) -> bool:
+def settles(text: str, task: str) -> bool:
     """Return whether a later remark says that it is done, or that it needn't be."""
     said = " ".join(plain(text).split())
     if _INTENDS.search(said):
         return False
-    about = {stem(word) for word in content_words(deed)}
+    about = {stem(word) for word in content_words(task)}
     if any(stem(verb) in about for verb in _DID.findall(said)):
         return True
     if not _DONE.search(said):
@@ -139,6 +140,7 @@ def settles(text: str, deed: str) -> bool:
     return bool(here & about) or len(here) <= 1
 
 
-def _sentences(text: str) -> list[str]:
+@lru_cache(KNOWN)
+def _sentences(text: str) -> Sequence[str]:
     """Return the last sentences of a message without what it quotes."""
-    return sentences(_QUOTED.sub(" ", keep_own_text(text[-_LONGEST:])))[-_MOST_SENTENCES:]
+    return tuple(sentences(_QUOTED.sub(" ", keep_own_text(text[-_LONGEST:])))[-_MOST_SENTENCES:])

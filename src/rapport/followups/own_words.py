@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rapport.domain.conversation import Message
 from rapport.domain.phrases import load_languages, load_words
 from rapport.domain.synthetic import is_synthetic
-from rapport.followups.word_stems import DATA, SMALL_WORDS, stem, words
+from rapport.followups.word_stems import DATA, KNOWN, SMALL_WORDS, stem, words
 
 IMPORTED = "import:"
 """The client's id of a message that came from a file begins with this: whose words those are nobody has checked."""
@@ -62,6 +63,7 @@ _COUNTING = "zero one two three four five six seven eight nine ten eleven twelve
 _NUMBERS = {word: str(number) for number, word in enumerate(_COUNTING.split())}
 
 
+@lru_cache(KNOWN)
 def keep_own_text(text: str) -> str:
     """Return what is left of a message without what it quotes: code, quoted lines, quotations, mails, forwarded messages."""
     text = text[:_LONGEST]
@@ -74,6 +76,7 @@ def keep_own_text(text: str) -> str:
     return _QUOTATION.sub(lambda found: found[0] if len(found[0].split()) <= _WORDS_OF_A_TITLE else " ", kept)
 
 
+@lru_cache(KNOWN)
 def find_own_subject(text: str) -> str:
     """Return what somebody wrote themselves without whom they address: @names say nothing of what it is about."""
     return _MENTION.sub(" ", keep_own_text(text))

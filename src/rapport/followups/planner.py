@@ -14,14 +14,14 @@ from rapport.domain.conversation import Message
 from rapport.domain.follow_up import Autonomy, PastFollowUp, Plan, TriggerType
 from rapport.domain.phrases import find_any, load_languages, load_phrases, load_words
 from rapport.domain.synthetic import is_synthetic
-from rapport.followups.closings import in_distress, is_closing, only_thanks, sends_for_help, since_bad_news
+from rapport.followups.closings import is_closing, is_in_distress, is_only_thanks, sends_for_help, take_since_bad_news
 from rapport.followups.open_topics import (
-    LooseEnd,
+    OpenTopic,
+    find_open_decision,
+    find_open_question,
+    find_open_task,
     is_decided,
     is_offer,
-    open_decision,
-    open_question,
-    open_task,
     settles,
 )
 from rapport.followups.own_words import find_own_messages, find_own_subject
@@ -86,12 +86,12 @@ def plan_by_rules(
     if talk is None or _is_full(talk, autonomy):
         return None
     for plan in _openings(talk):
-        if _is_new(plan, talk, earlier):
+        if plan.trigger_type in autonomy.trigger_types and _is_new(plan, talk, earlier):
             return space_out(clamp_delay(plan, autonomy), earlier=earlier, now=said[-1].created_at, autonomy=autonomy)
     return None
 
 
-def leaves_no_room(said: Sequence[Message], *, autonomy: Autonomy, owner_id: str | None = None) -> bool:
+def is_follow_up_ruled_out(said: Sequence[Message], *, autonomy: Autonomy, owner_id: str | None = None) -> bool:
     """Return whether nothing may be said unasked after this, whatever it would be about."""
     talk = _talk(said, owner_id)
     return talk is None or _is_full(talk, autonomy)
@@ -112,7 +112,7 @@ def _is_full(talk: _Talk, autonomy: Autonomy) -> bool:
         return True
     if any(talk.reply.metadata.get(flag) is True for flag in ("fallback_used", "guard_used", "cancelled")):
         return True
-    if any(in_distress(message.text) for message in talk.everything if message.role == "user"):
+    if any(is_in_distress(message.text) for message in talk.everything if message.role == "user"):
         return True
     if any(sends_for_help(message.text) for message in talk.everything if message.role == "assistant"):
         return True
@@ -141,7 +141,12 @@ def clamp_delay(plan: Plan, autonomy: Autonomy) -> Plan:
 
 def _real(said: Sequence[Message]) -> list[Message]:
     real = [message for message in said if not is_synthetic(message) and message.role != "system-summary"]
-    return [replace(message, content=_limit_text(bounding.shorten(message.text, _LONGEST))) for message in real]
+    return [_with_text(message, _limit_text(bounding.shorten(message.text, _LONGEST))) for message in real]
+
+
+def _with_text(message: Message, text: str) -> Message:
+    """Return the message with this text; the same object if it has it, because a copy takes longer than the comparison."""
+    return message if message.content == text else replace(message, content=text)
 
 
 @lru_cache(KNOWN)
@@ -152,12 +157,12 @@ def _limit_text(text: str) -> str:
 def _talk(said: Sequence[Message], owner_id: str | None = None) -> _Talk | None:
     """None when there is no reply to somebody's words at the end, or none that leaves room beside bad news."""
     everything = _real(said)
-    real = since_bad_news(everything)
+    real = take_since_bad_news(everything)
     if real is None:
         return None
     spoken = [index for index, message in enumerate(real) if message.role == "user"]
     own = find_own_messages(real, owner_id=owner_id)
-    people = [replace(one, content=text) for one in own if (text := find_own_subject(one.text)).strip()]
+    people = [_with_text(one, text) for one in own if (text := find_own_subject(one.text)).strip()]
     if not spoken or not people or real[-1].role != "assistant" or not real[-1].text.strip():
         return None
     after = real[spoken[-1] + 1 :]
@@ -177,7 +182,7 @@ def _openings(talk: _Talk) -> Iterator[Plan]:
     yield from _decision(talk)
     yield from _task(talk)
     if not talk.unasked:  # Asking again what was asked unasked is nagging.
-        if asked := open_question(talk.reply.text):
+        if asked := find_open_question(talk.reply.text):
             yield from _question(asked, talk)
         yield from _lull(talk)
 
@@ -195,7 +200,7 @@ def _question(asked: str, talk: _Talk) -> Iterator[Plan]:
 
 def _decision(talk: _Talk) -> Iterator[Plan]:
     for message in reversed(talk.people[-_RECENT:]):
-        if found := open_decision(message.text):
+        if found := find_open_decision(message.text):
             said = plain(found.sentence)
             stands_alone = len(content_words(said)) > 1
             subject = found.sentence if stands_alone else f"{found.sentence} {_context(talk)}"
@@ -210,10 +215,10 @@ def _decision(talk: _Talk) -> Iterator[Plan]:
 def _task(talk: _Talk) -> Iterator[Plan]:
     later: list[str] = []
     for message in reversed(talk.people[-_RECENT:]):
-        found = open_task(message.text)
-        if found and not any(settles(each, found.deed) for each in later):
+        found = find_open_task(message.text)
+        if found and not any(settles(each, found.task) for each in later):
             reason = _promise(found)
-            yield Plan("task_incomplete", _task_delay(found.sentence), make_topic(found.deed), reason, _ids(message))
+            yield Plan("task_incomplete", _task_delay(found.sentence), make_topic(found.task), reason, _ids(message))
             return
         later.append(message.text)
 
@@ -227,10 +232,10 @@ def _task_delay(sentence: str) -> float:
     return (20 if _AT_ONCE.search(said) else 30) * _MINUTE
 
 
-def _promise(found: LooseEnd) -> str:
+def _promise(found: OpenTopic) -> str:
     if not found.is_english:
         return f'You said: "{shorten(found.sentence, _REASON_LENGTH - 25)}"'
-    return f"You said you would {shorten(_SPOKEN.sub(_to_them, found.deed), _REASON_LENGTH - 25)}."
+    return f"You said you would {shorten(_SPOKEN.sub(_to_them, found.task), _REASON_LENGTH - 25)}."
 
 
 def _to_them(match: re.Match[str]) -> str:
@@ -244,7 +249,7 @@ def _lull(talk: _Talk) -> Iterator[Plan]:
     """Yield a conversation about something of the user's own that simply went quiet; small talk and look-ups don't call for more."""
     with_substance = [message for message in talk.people if len(content_words(message.text)) >= _SUBSTANCE]
     own = [message for message in with_substance if _OWN & set(words(message.text))]
-    if len(with_substance) < _EXCHANGES or not own or only_thanks(talk.people[-1].text):
+    if len(with_substance) < _EXCHANGES or not own or is_only_thanks(talk.people[-1].text):
         return
     topic = make_topic(own[-1].text)
     # Who has just told something sad is left in peace as long as the agent's limits allow.

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from rapport.domain.conversation import Message
-from rapport.domain.follow_up import MEANINGS, TRIGGER_TYPES, Autonomy, PastFollowUp, Plan
+from rapport.domain.follow_up import TRIGGER_TYPES, Autonomy, PastFollowUp, Plan, describe_types
 from rapport.domain.synthetic import is_synthetic
 from rapport.followups.own_words import find_own_messages, find_sources, is_founded
-from rapport.followups.planner import clamp_delay, fits, leaves_no_room, space_out
+from rapport.followups.planner import clamp_delay, fits, is_follow_up_ruled_out, space_out
 from rapport.followups.topics import make_topic
 from rapport.followups.triggers import parse_trigger_type
 from rapport.followups.word_stems import shorten
@@ -25,7 +25,7 @@ class FollowUp(BaseModel):
     """Something worth saying unasked if the user stays silent."""
 
     trigger_type: str = Field(
-        description=" ".join(f"{trigger_type}: {meaning}" for trigger_type, meaning in MEANINGS.items()),
+        description=describe_types(TRIGGER_TYPES),
         json_schema_extra={"enum": [*TRIGGER_TYPES]},
     )
     delay_seconds: float = Field(
@@ -80,7 +80,14 @@ Write each in the language of the user, as one sentence that stands alone and be
 """
 
 
-def transcript(said: Sequence[Message]) -> str:
+def limit_types(autonomy: Autonomy | None) -> str:
+    """Return a sentence for the prompt that names the allowed types; empty if all are allowed, or none is asked for."""
+    if autonomy is None or {*autonomy.trigger_types} == {*TRIGGER_TYPES}:
+        return ""
+    return f"follow_up: the only trigger types that you may use are {', '.join(autonomy.trigger_types)}."
+
+
+def render_transcript(said: Sequence[Message]) -> str:
     """Return the conversation with its speakers. Each line of what was said is marked, so that no content can pass for a speaker."""
     return "\n".join(_quote(message) for message in said if not is_synthetic(message) and message.text.strip())
 
@@ -114,7 +121,7 @@ def is_unfounded(follow_up: FollowUp | None, *, said: Sequence[Message], owner_i
     )
 
 
-def plan_from(
+def plan_as_requested(
     follow_up: FollowUp | None,
     *,
     said: Sequence[Message],
@@ -123,7 +130,7 @@ def plan_from(
     owner_id: str | None = None,
 ) -> Plan | None:
     """Return the plan that a model decided on, as far as the rules allow it: they know when to be silent, whatever a model says."""
-    if follow_up is None or leaves_no_room(said, autonomy=autonomy, owner_id=owner_id):
+    if follow_up is None or is_follow_up_ruled_out(said, autonomy=autonomy, owner_id=owner_id):
         return None
     if is_unfounded(follow_up, said=said, owner_id=owner_id):
         return None
@@ -137,6 +144,8 @@ def plan_from(
         reason=reason if reason and is_founded(reason, [one.text for one in own], is_matter=True) else None,
         sources=tuple(find_sources(matter, own)),
     )
+    if plan.trigger_type not in autonomy.trigger_types:
+        return None
     if not fits(plan, said=said, earlier=earlier, owner_id=owner_id):
         return None
     return space_out(clamp_delay(plan, autonomy), earlier=earlier, now=said[-1].created_at, autonomy=autonomy)

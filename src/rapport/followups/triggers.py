@@ -15,7 +15,7 @@ _LONGEST_NAME = 40
 """Maximum length of an unknown type's name in the log: a model may have written any text."""
 
 
-def synthetic_message(
+def make_synthetic_message(
     trigger_type: TriggerType,
     *,
     prompt: str,

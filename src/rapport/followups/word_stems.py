@@ -36,9 +36,9 @@ _SUFFIXES = (
 
 def plain(text: str) -> str:
     """Return the text in small letters, without accents, invisible characters and fancy quotes; line breaks stay."""
+    if text.isascii():  # by far the most texts, and `translate` is slow
+        return text.replace("`", "'").lower()
     bare = _INVISIBLE.sub("", text.translate(_QUOTES))
-    if bare.isascii():
-        return bare.lower()
     apart = unicodedata.normalize("NFKD", bare.casefold())
     return unicodedata.normalize("NFC", "".join(each for each in apart if not unicodedata.combining(each)))
 

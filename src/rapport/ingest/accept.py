@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rapport.domain import failpoints
+from rapport.domain.agent_profile import AgentHandle
 from rapport.domain.conversation import Incoming, Message
 from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.event import Accepted
@@ -18,11 +20,19 @@ from rapport.storage.messages.messages import Messages
 from rapport.storage.work.events import Events
 
 
-async def accept(database: Database, incoming: Incoming, *, worker_id: str, claim: bool) -> Accepted:
+async def accept(
+    database: Database,
+    incoming: Incoming,
+    *,
+    worker_id: str,
+    claim: bool,
+    agents: Sequence[AgentHandle] = (),
+) -> Accepted:
     """Store a message and the event that will answer it, both or neither.
 
     With `claim`, this worker gets the event at once if no other event of the conversation is open. A known
-    `client_message_id` or `platform_id` stores nothing and returns the message that was stored before.
+    `client_message_id` or `platform_id` stores nothing and returns the message that was stored before. `agents` are those
+    that the conversation may have, if the message may mention one.
     """
     if not is_id(incoming.conversation_id):
         raise no_such_conversation(incoming.conversation_id)
@@ -34,7 +44,7 @@ async def accept(database: Database, incoming: Incoming, *, worker_id: str, clai
             incoming = replace(incoming, reply_to_id=parent.id, context_snapshot=None)
         arrivals = IncomingMessages(connection)
         accepted = await arrivals.store(
-            incoming, audience=find_audience(incoming, parent), worker_id=worker_id, claim=claim
+            incoming, audience=find_audience(incoming, parent, agents), worker_id=worker_id, claim=claim
         )
         if accepted is None:
             return await _find_accepted(arrivals, incoming)
@@ -68,7 +78,7 @@ async def _find_accepted(arrivals: IncomingMessages, incoming: Incoming) -> Acce
     return accepted
 
 
-async def apply_edit(database: Database, incoming: Incoming) -> bool:
+async def apply_edit(database: Database, incoming: Incoming, *, agents: Sequence[AgentHandle] = ()) -> bool:
     """Store an edit of the message with this platform id; return False if there is none.
 
     If the edit addresses the agent, the message is answered, unless it was answered before.
@@ -80,7 +90,7 @@ async def apply_edit(database: Database, incoming: Incoming) -> bool:
         arrivals = IncomingMessages(connection)
         changed = await arrivals.store_edit(incoming)
         if changed is not None:
-            audience = find_audience(incoming, None)  # an edit cannot change the reply link
+            audience = find_audience(incoming, None, agents)  # an edit cannot change the reply link
             if not audience.is_empty and await arrivals.mark_for_agent(
                 incoming, changed, audience=audience, worker_id="a change"
             ):

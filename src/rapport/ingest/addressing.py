@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from rapport.agents.profiles import list_agents
-from rapport.domain.agent_profile import AgentProfile
+from rapport.domain.agent_profile import AgentHandle
 from rapport.domain.conversation import Audience, Incoming, Message, extract_text
 
 MAX_EDITED_AGE = timedelta(hours=1)
@@ -51,8 +50,16 @@ def is_for_agent(facts: Facts) -> bool:
     return facts.awaits_reply or facts.is_direct or facts.mentions_agent or facts.replies_to_agent
 
 
-def find_audience(incoming: Incoming, parent: Message | None) -> Audience:
-    """Return the conversations in which the message is for the agent; `parent` is the stored message it replies to."""
+def may_mention_agent(incoming: Incoming) -> bool:
+    """Return True if the handles of agents are needed to decide whom the message is for."""
+    return incoming.mentions_agent is None and (bool(incoming.mentions) or "@" in extract_text(incoming.content))
+
+
+def find_audience(incoming: Incoming, parent: Message | None, agents: Iterable[AgentHandle] = ()) -> Audience:
+    """Return the conversations in which the message is for the agent; `parent` is the stored message it replies to.
+
+    `agents` are those that the conversation may have, if `may_mention_agent`.
+    """
     is_reply = incoming.replies_to_agent
     if is_reply is None:
         is_reply = parent is not None and parent.role == "assistant"
@@ -67,7 +74,7 @@ def find_audience(incoming: Incoming, parent: Message | None) -> Audience:
     )
     mentioned: list[str] = []
     if incoming.mentions_agent is None and is_for_agent(replace(facts, mentions_agent=True)):
-        mentioned = find_mentioned_agents(extract_text(incoming.content), incoming.mentions, list_agents())
+        mentioned = find_mentioned_agents(extract_text(incoming.content), incoming.mentions, agents)
     return Audience(is_for_agent(replace(facts, is_direct=True)), is_for_agent(facts), mentioned)
 
 
@@ -77,7 +84,7 @@ def _is_late_edit(incoming: Incoming) -> bool:
     return datetime.now(UTC) - incoming.said_at > MAX_EDITED_AGE
 
 
-def find_mentioned_agents(text: str, mentioned: Sequence[str], agents: Iterable[AgentProfile]) -> list[str]:
+def find_mentioned_agents(text: str, mentioned: Sequence[str], agents: Iterable[AgentHandle]) -> list[str]:
     """Return the ids of the agents that a message mentions, in its words or in the channel's list.
 
     `mentioned` are ids or names as the channel has them, with or without an @ before them.
@@ -92,7 +99,7 @@ def find_mentioned_agents(text: str, mentioned: Sequence[str], agents: Iterable[
     ]
 
 
-def has_mention(text: str, agent: AgentProfile) -> bool:
+def has_mention(text: str, agent: AgentHandle) -> bool:
     """Return True if the text mentions one of the agent's handles, or has a command for it, as a word of its own."""
     handles = "|".join(re.escape(handle) for handle in agent.handles)
     # Not inside a word or an address ("me@bot.example"), nor the beginning of a longer handle ("@bottle", "@bot_2").

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from rapport.agents.profiles import list_agents
+from rapport.agents.profiles import SHIPPED_HANDLES
 from rapport.domain.errors import RapportError
 from rapport.domain.note import Vector
 from rapport.domain.text_checks import has_visible_text
@@ -29,7 +29,7 @@ _PLAIN = "hello"
 
 log = structlog.get_logger()
 
-_HANDLES = "|".join(re.escape(handle) for handle in sorted({one for agent in list_agents() for one in agent.handles}))
+_HANDLES = "|".join(re.escape(handle) for handle in sorted(SHIPPED_HANDLES))
 # On Telegram every bot's name ends with it.
 _CALLS = re.compile(rf"(?<![\w@.])(?:/\w{{1,64}})?@(?:{_HANDLES}|\w{{2,29}}bot)(?![\w-]|\.\w)", re.IGNORECASE)
 

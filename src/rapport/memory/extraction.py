@@ -12,9 +12,9 @@ from rapport.domain.memory import MemoryCandidate
 from rapport.domain.patterns import Pattern, compile_linear
 from rapport.domain.phrases import expand, load_languages, load_words
 from rapport.domain.synthetic import is_synthetic
-from rapport.memory.statements import DATA, Statement, statements_in
+from rapport.memory.statements import DATA, Statement, split_statements
 
-MOST = 5
+MAX_FACTS = 5
 MAX_CHARACTERS = 300
 _FEWEST_WORDS = 3
 _AGES = range(4, 111)
@@ -84,7 +84,7 @@ def _with_groups(plain: str, captures: Mapping[str, str]) -> str:
 _ANY_RULE, _RULES = _load_rules()
 
 
-def remarks_in(message: Message) -> list[MemoryCandidate]:
+def extract_facts(message: Message) -> list[MemoryCandidate]:
     """At most five lasting facts that the writer of a real user message states about themselves, each a sentence.
 
     Nothing is taken from what the system or the agent wrote, from quotations, questions, conditions, hearsay, passing
@@ -93,13 +93,13 @@ def remarks_in(message: Message) -> list[MemoryCandidate]:
     if message.role != "user" or is_synthetic(message):
         return []
     found: dict[str, Fact] = {}
-    for statement in statements_in(message.text):
+    for statement in split_statements(message.text):
         for fact in _facts_in(statement):
             if _is_harmless(fact.content):
                 # Said twice in one message, the later one counts, as between messages.
                 found[fact.key or fact.content.lower()] = fact
     origin = MemoryCandidate("", conversation_id=message.conversation_id, message_id=message.id)
-    return [replace(origin, content=fact.content, key=fact.key) for fact in list(found.values())[:MOST]]
+    return [replace(origin, content=fact.content, key=fact.key) for fact in list(found.values())[:MAX_FACTS]]
 
 
 def _facts_in(statement: Statement) -> Iterator[Fact]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,14 +24,14 @@ from rapport.domain.memory import (
 )
 from rapport.domain.note import Vector
 from rapport.domain.text_checks import check_text, has_visible_text
-from rapport.memory.same_fact import adds_nothing, can_be_same, pieces_of
+from rapport.memory.same_fact import adds_nothing, average_vectors, can_be_same, split_for_embedding
 from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
 
 log = structlog.get_logger()
 
-MAX_KEY = 200
-MAX_QUERY = 4_000
+MAX_KEY_CHARACTERS = 200
+MAX_QUERY_CHARACTERS = 4_000
 _PRECISION = 0.0005
 """Vectors are stored at half precision, so a similarity is exact to three decimals."""
 _WARN_EVERY = CAPACITY // 20
@@ -53,15 +52,15 @@ class Duplicate(Conflict):
         self.memory_id = memory_id
 
 
-class Full(Conflict):
+class CapacityReached(Conflict):
     """The capacity is used up: a memory must be deleted first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedMemory:
     """A memory candidate with its vector, ready to be stored."""
 
-    remark: MemoryCandidate
+    candidate: MemoryCandidate
     embedder: str
     vector: Vector
 
@@ -75,12 +74,12 @@ class Change:
     """The memory after the change; a deleted one as it was."""
 
 
-Hearer: TypeAlias = Callable[[str, MemoryChangeKind, Memory], None]
+ChangeListener: TypeAlias = Callable[[str, MemoryChangeKind, Memory], None]
 """A function that is called with the owner and the change."""
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ApplyResult:
     """The result of storing memory candidates."""
 
     changes: Sequence[Change] = ()
@@ -89,7 +88,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class MemoryStats:
     """The number of memories, by origin."""
 
     count: int
@@ -112,7 +111,7 @@ class MemoryStore:
 
     database: Database
     embedder: Embedder
-    listeners: list[Hearer] = field(default_factory=list[Hearer])
+    listeners: list[ChangeListener] = field(default_factory=list[ChangeListener])
 
     def announce(self, owner_id: str, changes: Sequence[Change]) -> None:
         """Call the listeners with the changes. The caller of `apply` calls this after its commit."""
@@ -120,50 +119,52 @@ class MemoryStore:
             for hear in self.listeners:
                 hear(owner_id, change.kind, change.memory)
 
-    async def create(self, owner_id: str, agent_id: str, remark: MemoryCandidate) -> Memory:
+    async def create(self, owner_id: str, agent_id: str, candidate: MemoryCandidate) -> Memory:
         """Store a new memory. Raise Duplicate if one states the same fact or has its key, Full at the capacity."""
-        [prepared] = await self._embed([check_content(remark)])
+        [prepared] = await self._embed([check_content(candidate)])
         async with self.database.transaction() as connection:
             memories = Memories(connection)
             await memories.lock(owner_id, agent_id)
-            if prepared.remark.key is not None and (
-                memory_with_key := await memories.find_by_key(owner_id, agent_id, prepared.remark.key)
+            if prepared.candidate.key is not None and (
+                memory_with_key := await memories.find_by_key(owner_id, agent_id, prepared.candidate.key)
             ):
                 raise _key_taken(memory_with_key)
             if duplicates := await _twins(memories, owner_id, agent_id, prepared):
                 raise _says_the_same(duplicates[0])
             if (memory := await _add(memories, owner_id, agent_id, prepared)) is None:
-                raise Full(_FULL)
+                raise CapacityReached(_FULL)
         self.announce(owner_id, [Change("created", memory)])
         return memory
 
-    async def upsert(self, owner_id: str, agent_id: str, remark: MemoryCandidate) -> Memory:
+    async def upsert(self, owner_id: str, agent_id: str, candidate: MemoryCandidate) -> Memory:
         """Store a fact: under its key, merged with memories of the same fact, or as a new one. Raise Full at the capacity."""
-        prepared = await self._embed([check_content(remark)])
+        prepared = await self._embed([check_content(candidate)])
         async with self.database.transaction() as connection:
             applied = await self.apply(connection, owner_id, agent_id, prepared)
         self.announce(owner_id, applied.changes)
         if applied.refused:
-            raise Full(_FULL)
+            raise CapacityReached(_FULL)
         return applied.changes[0].memory
 
-    async def prepare(self, remarks: Sequence[MemoryCandidate]) -> list[Prepared]:
+    async def prepare(self, candidates: Sequence[MemoryCandidate]) -> list[PreparedMemory]:
         """Embed candidates for `apply`; those that can't be stored are logged and left out. Raise Transient."""
         valid: list[MemoryCandidate] = []
-        for candidate in remarks:
+        for candidate in candidates:
             try:
                 valid.append(check_content(candidate))
             except InvalidInput as error:
                 log.warning("memory.invalid", origin=candidate.origin, reason=str(error))
         return await self._embed(valid)
 
-    async def apply(self, connection: Connection, owner_id: str, agent_id: str, writes: Sequence[Prepared]) -> Applied:
+    async def apply(
+        self, connection: Connection, owner_id: str, agent_id: str, writes: Sequence[PreparedMemory]
+    ) -> ApplyResult:
         """Store candidates inside the caller's transaction, each as `upsert` does; those above the capacity are only counted.
 
         Take other locks before this call: from here to the end of the transaction other writers wait.
         """
         if not writes:
-            return Applied()
+            return ApplyResult()
         memories = Memories(connection)
         await memories.lock(owner_id, agent_id)
         changes: list[Change] = []
@@ -172,10 +173,10 @@ class MemoryStore:
             upserted = await _upsert(memories, owner_id, agent_id, write)
             changes += upserted
             if not upserted:
-                refused.append(write.remark)
+                refused.append(write.candidate)
         if refused:
             log.warning("memory.full", agent=agent_id, owner=owner_id, refused=len(refused), capacity=CAPACITY)
-        return Applied(changes, refused)
+        return ApplyResult(changes, refused)
 
     async def edit(
         self, owner_id: str, agent_id: str, memory_id: str, *, content: str | None = None, key: str | None = None
@@ -200,7 +201,7 @@ class MemoryStore:
             memory_with_key = None if kept_key is None else await memories.find_by_key(owner_id, agent_id, kept_key)
             if memory_with_key is not None and memory_with_key.id != memory_id:
                 raise _key_taken(memory_with_key)
-            if embedded is None or embedded.remark.content == before.content:
+            if embedded is None or embedded.candidate.content == before.content:
                 edited = await memories.touch(before, key=kept_key)
             elif duplicates := await _twins(memories, owner_id, agent_id, embedded, except_id=memory_id):
                 raise _says_the_same(duplicates[0])
@@ -237,27 +238,29 @@ class MemoryStore:
 
     async def search(self, owner_id: str, agent_id: str, query: str, limit: int) -> list[tuple[Memory, float]]:
         """Return the memories most similar to a query, best first, with similarities. Raise Transient."""
-        check_text(query, what="q", limit=MAX_QUERY)
+        check_text(query, what="q", limit=MAX_QUERY_CHARACTERS)
         if not has_visible_text(query):
             return []
         async with self.database.statement() as connection:
             if not await Memories(connection).has_some(owner_id, agent_id, embedder=self.embedder.name):
                 return []
-        return await self.near(owner_id, agent_id, await self.embedder.embed_question(query), limit)
+        return await self.find_nearest(owner_id, agent_id, await self.embedder.embed_question(query), limit)
 
-    async def near(self, owner_id: str, agent_id: str, vector: Vector, limit: int) -> list[tuple[Memory, float]]:
+    async def find_nearest(
+        self, owner_id: str, agent_id: str, vector: Vector, limit: int
+    ) -> list[tuple[Memory, float]]:
         """Return the memories most similar to a vector."""
         async with self.database.statement() as connection:
             return await Memories(connection).find_nearest(
                 owner_id, agent_id, embedder=self.embedder.name, vector=vector, limit=limit
             )
 
-    async def stats(self, owner_id: str, agent_id: str) -> Stats:
+    async def stats(self, owner_id: str, agent_id: str) -> MemoryStats:
         """Return the number of memories and the capacity."""
         async with self.database.statement() as connection:
             statistics = await Memories(connection).get_statistics(owner_id, agent_id)
         share = statistics.count / CAPACITY
-        return Stats(
+        return MemoryStats(
             count=statistics.count,
             capacity=CAPACITY,
             share=share,
@@ -267,7 +270,7 @@ class MemoryStore:
             by_origin={origin: statistics.by_origin.get(origin, 0) for origin in get_args(Origin)},
         )
 
-    async def reindex_some(self, *, limit: int = 50) -> int:
+    async def reindex_batch(self, *, limit: int = 50) -> int:
         """Embed a batch of memories of all owners that another embedder has indexed; return how many, 0 when done."""
         async with self.database.statement() as connection:
             outdated = await Memories(connection).list_outdated(self.embedder.name, limit=limit)
@@ -277,46 +280,47 @@ class MemoryStore:
                 await Memories(connection).replace_vector(memory, embedder=self.embedder.name, vector=vector)
         return len(outdated)
 
-    async def _embed(self, remarks: Sequence[MemoryCandidate]) -> list[Prepared]:
-        vectors = await self._vectors([remark.content for remark in remarks])
+    async def _embed(self, candidates: Sequence[MemoryCandidate]) -> list[PreparedMemory]:
+        vectors = await self._vectors([candidate.content for candidate in candidates])
         return [
-            Prepared(candidate, self.embedder.name, vector) for candidate, vector in zip(remarks, vectors, strict=True)
+            PreparedMemory(candidate, self.embedder.name, vector)
+            for candidate, vector in zip(candidates, vectors, strict=True)
         ]
 
     async def _vectors(self, contents: Sequence[str]) -> list[Vector]:
         """Return a vector for each whole text: a long one is embedded in pieces."""
-        cut = [pieces_of(content) for content in contents]
+        cut = [split_for_embedding(content) for content in contents]
         texts = [piece for pieces in cut for piece in pieces]
         vectors = iter(await self.embedder.embed(texts) if texts else [])
-        return [_mean(list(islice(vectors, len(pieces)))) for pieces in cut]
+        return [average_vectors(list(islice(vectors, len(pieces)))) for pieces in cut]
 
 
-def check_content(remark: MemoryCandidate) -> MemoryCandidate:
+def check_content(candidate: MemoryCandidate) -> MemoryCandidate:
     """Return the candidate as it is stored; raise InvalidInput or TooLarge with a sentence for its author."""
-    content = check_text(remark.content, what="content", limit=MAX_CHARACTERS).strip()
+    content = check_text(candidate.content, what="content", limit=MAX_CHARACTERS).strip()
     if not has_visible_text(content):
         raise InvalidInput("The memory is empty: `content` needs at least one visible character.")
-    return replace(remark, content=content, key=None if remark.key is None else check_key(remark.key))
+    return replace(candidate, content=content, key=None if candidate.key is None else check_key(candidate.key))
 
 
 def check_key(key: str) -> str | None:
     """Return the key as it is stored; None for an empty one."""
-    stripped = check_text(key, what="key", limit=MAX_KEY).strip()
+    stripped = check_text(key, what="key", limit=MAX_KEY_CHARACTERS).strip()
     return stripped if has_visible_text(stripped) else None
 
 
-async def _upsert(memories: Memories, owner_id: str, agent_id: str, write: Prepared) -> Sequence[Change]:
+async def _upsert(memories: Memories, owner_id: str, agent_id: str, write: PreparedMemory) -> Sequence[Change]:
     """Store one candidate and return the changes, that of the stored memory first; empty at the capacity."""
-    key = write.remark.key
+    key = write.candidate.key
     memory_with_key = None if key is None else await memories.find_by_key(owner_id, agent_id, key)
     duplicates = await _twins(memories, owner_id, agent_id, write, except_id=memory_with_key and memory_with_key.id)
     if memory_with_key is not None:
-        if memory_with_key.content == write.remark.content:
+        if memory_with_key.content == write.candidate.content:
             return [Change("updated", await memories.touch(memory_with_key, key=key))]
         target = memory_with_key
     elif duplicates:
         target, *duplicates = duplicates
-        if adds_nothing(write.remark.content, target.content):
+        if adds_nothing(write.candidate.content, target.content):
             return [Change("updated", await memories.touch(target, key=target.key or key))]
     else:
         added = await _add(memories, owner_id, agent_id, write)
@@ -333,13 +337,13 @@ async def _upsert(memories: Memories, owner_id: str, agent_id: str, write: Prepa
 
 
 async def _twins(
-    memories: Memories, owner_id: str, agent_id: str, prepared: Prepared, *, except_id: str | None = None
+    memories: Memories, owner_id: str, agent_id: str, prepared: PreparedMemory, *, except_id: str | None = None
 ) -> list[Memory]:
     """Return the memories that state the same fact, except the one with `except_id`, the most similar first."""
     similar = await memories.find_similar(
         owner_id,
         agent_id,
-        prepared.remark.content,
+        prepared.candidate.content,
         embedder=prepared.embedder,
         vector=prepared.vector,
         floor=SAME_SIMILARITY - _PRECISION,
@@ -348,41 +352,34 @@ async def _twins(
     return [
         memory
         for memory, _ in similar
-        if memory.id != except_id and can_be_same(memory.content, prepared.remark.content)
+        if memory.id != except_id and can_be_same(memory.content, prepared.candidate.content)
     ]
 
 
-async def _add(memories: Memories, owner_id: str, agent_id: str, prepared: Prepared) -> Memory | None:
+async def _add(memories: Memories, owner_id: str, agent_id: str, prepared: PreparedMemory) -> Memory | None:
     """Store and return a new memory; None at the capacity."""
     count = await memories.count(owner_id, agent_id)
     if count >= CAPACITY:
         return None
-    memory = await memories.add(owner_id, agent_id, prepared.remark, embedder=prepared.embedder, vector=prepared.vector)
+    memory = await memories.add(
+        owner_id, agent_id, prepared.candidate, embedder=prepared.embedder, vector=prepared.vector
+    )
     if count + 1 >= CAPACITY * WARN_AT_SHARE and (count + 1) % _WARN_EVERY == 0:
         log.warning("memory.nearly_full", agent=agent_id, owner=owner_id, count=count + 1, capacity=CAPACITY)
     return memory
 
 
-async def _rewritten(memories: Memories, before: Memory, prepared: Prepared, *, key: str | None) -> Memory:
+async def _rewritten(memories: Memories, before: Memory, prepared: PreparedMemory, *, key: str | None) -> Memory:
     """Store and return the memory with the newer text and its source."""
     now = replace(
         before,
         key=key,
-        content=prepared.remark.content,
-        origin=prepared.remark.origin,
-        conversation_id=prepared.remark.conversation_id,
-        message_id=prepared.remark.message_id,
+        content=prepared.candidate.content,
+        origin=prepared.candidate.origin,
+        conversation_id=prepared.candidate.conversation_id,
+        message_id=prepared.candidate.message_id,
     )
     return await memories.rewrite(now, embedder=prepared.embedder, vector=prepared.vector)
-
-
-def _mean(vectors: Sequence[Vector]) -> Vector:
-    """Return the mean of the vectors, scaled to length 1."""
-    if len(vectors) == 1:
-        return vectors[0]
-    summed = [math.fsum(numbers) for numbers in zip(*vectors, strict=True)]
-    length = math.hypot(*summed)
-    return [number / length for number in summed] if length else vectors[0]
 
 
 def _says_the_same(memory: Memory) -> Duplicate:

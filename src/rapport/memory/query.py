@@ -56,7 +56,7 @@ class Query:
 NOTHING = Query("", "none")
 
 
-def query_for(current: HumanMessage, history: Sequence[Message], summary: Message | None) -> Query:
+def derive_query(current: HumanMessage, history: Sequence[Message], summary: Message | None) -> Query:
     """Return the text of `current`; if it is synthetic or has no words, the last message of a person, else the summary.
 
     `history` is the conversation before `current`, oldest first. Synthetic content is never returned.

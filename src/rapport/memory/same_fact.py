@@ -1,9 +1,13 @@
-"""Decide whether two texts can state the same fact, and which of them says more."""
+"""Decide whether two texts can state the same fact, and which of them says more; embed long ones in pieces."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
+from collections.abc import Sequence
+
+from rapport.domain.note import Vector
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _NEGATIONS = frozenset({"no", "not", "never", "none", "nobody", "nothing", "neither", "nor", "without"})
@@ -40,7 +44,7 @@ def adds_nothing(newer: str, older: str) -> bool:
     return _NEGATIONS.isdisjoint([*left_out, *older_words])
 
 
-def pieces_of(text: str) -> list[str]:
+def split_for_embedding(text: str) -> list[str]:
     """Return the text in pieces that an embedder reads completely, cut between words if possible."""
     pieces: list[str] = []
     while len(text) > PIECE:
@@ -49,6 +53,15 @@ def pieces_of(text: str) -> list[str]:
         pieces.append(text[:end])
         text = text[end:].strip()
     return [*pieces, text] if text else pieces
+
+
+def average_vectors(vectors: Sequence[Vector]) -> Vector:
+    """Return the mean of the vectors, scaled to length 1."""
+    if len(vectors) == 1:
+        return vectors[0]
+    summed = [math.fsum(numbers) for numbers in zip(*vectors, strict=True)]
+    length = math.hypot(*summed)
+    return [number / length for number in summed] if length else vectors[0]
 
 
 def _words(text: str) -> list[str]:

@@ -68,7 +68,7 @@ class Statement:
         return part if begin == 0 or subject is None or _SUBJECT.match(part) else f"{subject[0]} {part}"
 
 
-def statements_in(text: str) -> list[Statement]:
+def split_statements(text: str) -> list[Statement]:
     """Return the clauses of a message that its writer means as they stand."""
     if len(text) > MAX_CHARACTERS:
         return []

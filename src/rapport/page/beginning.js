@@ -27,6 +27,7 @@ export function chooseAgent(agents) {
 			el("fieldset.choices", el("legend", "Kind of chat"), choice("direct", "You and the agent", "It answers every message."), choice("group", "A group", "It reads every message and answers when mentioned.")),
 			el("h3", "Agent"),
 			agents.map(card),
+			el("div.row", button("Make another agent", "link", () => close({ isNew: true }))),
 		);
 	});
 }
@@ -35,6 +36,7 @@ export function chooseAgent(agents) {
 export function emptyChat(thread, agent, say) {
 	const name = agent?.name ?? "the agent";
 	const isGroup = thread.kind === "group";
+	const greeting = agent?.greeting && el("p.greeting", { dir: "auto" }, agent.greeting);
 	let ideas = ["I'm Ana and I moved to Lisbon in May.", "I can't decide between Porto and Madrid for our offsite."];
 	let text = "It remembers what you tell it, uses your notes where they help, and follows up on what is left open.";
 	if (isGroup) {
@@ -44,11 +46,16 @@ export function emptyChat(thread, agent, say) {
 		ideas = ["What do my notes say about leave?"];
 		text = "It answers only from your notes, with checked citations. If they don't contain the answer, it says so.";
 	}
+	if (!isGroup && agent?.is_shipped === false) {
+		ideas = [];
+		text = greeting ? "" : agent.description || `${agentTraits(agent).join(". ")}.`;
+	}
 	return el(
 		"div.empty",
 		icon("spark"),
 		el("h2", isGroup ? "No messages yet" : `Write to ${name}`),
-		el("p", text),
+		greeting,
+		text && el("p", { dir: "auto" }, text),
 		el("div.ideas", ideas.map(idea => button(idea, "chip", () => say(idea)))),
 	);
 }

@@ -53,7 +53,7 @@ export function createChat(app, composer) {
 	const agentName = () => app.agentOf(currentThread())?.name ?? "The agent";
 	const render = eachFrame(draw);
 	const grow = eachFrame(() => state.turns.forEach(turn => nodes.get(`turn:${turn.messageId}`)?.draft.show(turn.text)));
-	const drawnAs = () => [state.thread, currentThread()?.kind, agentName()].join();
+	const drawnAs = () => [state.thread, currentThread()?.kind, agentName(), app.agentOf(currentThread())?.greeting].join();
 	store.watch(["thread"], () => {
 		isAtEnd = true;
 		unread = 0;

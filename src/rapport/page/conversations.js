@@ -64,7 +64,7 @@ export function createConversations(app) {
 		const place = (name, label, picture) => el("a.place", { href: `#/${name}` }, icon(picture), label);
 		fill(
 			foot,
-			el("div.places", place("start", "Start", "play"), place("notes", "Notes", "notes"), place("memory", "Memory", "memory"), place("insight", "Insight", "insight")),
+			el("div.places", place("start", "Start", "play"), place("notes", "Notes", "notes"), place("memory", "Memory", "memory"), place("agents", "Agents", "spark"), place("insight", "Insight", "insight")),
 			session && button(session.builtin ? "Built-in model" : session.model, "model", app.aboutModel, null, { title: "Model" }),
 			button(isDark ? "Light colours" : "Dark colours", "tool", app.switchTheme, isDark ? "sun" : "moon"),
 			session?.needs_key && button("Sign out", "tool", app.signOut, "out"),

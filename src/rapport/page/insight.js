@@ -3,12 +3,14 @@
 import { button, el, fill, svg } from "./dom.js";
 import { emptyPanel, loader } from "./side.js";
 import { count, millis, percent } from "./times.js";
-import { phaseOrder, phaseWords, triggerWords } from "./words.js";
+import { phaseOrder, phaseWords, purposeWords, triggerWords } from "./words.js";
 
 const RANGES = { 24: "24 hours", 168: "7 days", 720: "30 days" };
 const STEPS = { 24: 3_600_000, 168: 6 * 3_600_000, 720: 86_400_000 };
 const WIDTH = 320;
 const HEIGHT = 72;
+/** The share of a budget from which on it is marked. */
+const NEARLY = 0.8;
 
 export const insight = { id: "insight", title: "Insight", mount };
 
@@ -18,15 +20,17 @@ function mount(app) {
 	const root = el("div.insight", ranges, body);
 	const load = loader(body);
 
+	const month = () => app.api.get("/api/usage?by=agent,purpose&limit=50");
+
 	function show(hours) {
 		const since = hours in RANGES ? hours : "24";
 		const range = ([value, label]) => button(label, "small", () => app.go({ panel: "insight", subject: value }), null, { "aria-pressed": String(value === since) });
 		fill(ranges, Object.entries(RANGES).map(range));
-		load(() => app.api.get(`/api/insight?hours=${since}`), found => draw(found, since));
+		load(() => Promise.all([app.api.get(`/api/insight?hours=${since}`), month()]), ([found, usage]) => draw(found, usage, since));
 	}
 
-	function draw({ turns, guard, fallbacks, phases, followups }, hours) {
-		if (!turns.count && !phases.length) {
+	function draw({ turns, guard, fallbacks, phases, followups, variants }, usage, hours) {
+		if (!turns.count && !phases.length && !usage.rows.length) {
 			const text = "This panel shows how many answers there were, how long they took, how often the agent refused, and how many follow-ups were answered.";
 			return fill(body, emptyPanel("insight", "No answers yet", text));
 		}
@@ -40,6 +44,8 @@ function mount(app) {
 			bars(summed(turns.by_hour, STEPS[hours]), hours),
 			phases.length > 0 && [el("h2", "How long each step takes"), el("p.hint", "Dark: median. Pale: 95th percentile. Since the server started."), spans(phases)],
 			made.length > 0 && [el("h2", "Follow-ups"), table(made)],
+			variants.length > 0 && [el("h2", "Prompts of follow-ups"), el("p.hint", "Each wording with its answer rate: 95 % sure to lie in this range."), wordings(variants)],
+			usage.rows.length + usage.budgets.length > 0 && [el("h2", "Model use this month"), costs(usage)],
 		);
 	}
 
@@ -94,6 +100,29 @@ function mount(app) {
 		};
 		const head = ["Reason", "sent", "held back", "answered"].map(name => el("th", { scope: "col" }, name));
 		return el("table", el("thead", el("tr", head)), el("tbody", followups.map(row)));
+	}
+
+	/** One line for each variant of a prompt, with its rate in words: a table would be too wide for a phone. */
+	function wordings(variants) {
+		const item = one => el("li", el("span", `${triggerWords(one.trigger_type)}: ${one.variant}`, el("small", `${one.agent} · ${one.fired} due`)), el("p.hint", one.text));
+		return el("ul.wordings", variants.map(item));
+	}
+
+	function costs({ rows, total, budgets }) {
+		const amount = (n, one) => `${one.estimated ? "≈ " : ""}${n.toLocaleString()}`;
+		const cells = one => [one.calls.toLocaleString(), amount(one.tokens_in, one), amount(one.tokens_out, one)].map(text => el("td", text));
+		const row = one => el("tr", el("th", { scope: "row" }, one.agent, el("small", purposeWords(one.purpose))), cells(one));
+		const head = ["Agent", "calls", "tokens in", "tokens out"].map(name => el("th", { scope: "col" }, name));
+		const state = one => {
+			const used = `${one.used.toLocaleString()} of ${one.limit.toLocaleString()} tokens used`;
+			const end = one.spent ? `used up; it starts again on ${one.restarts_on} (UTC)` : percent(one.share);
+			return el("p", { class: one.share >= NEARLY ? "mark fallback" : "hint" }, `Budget of ${one.kind === "owner" ? "user" : "agent"} ${one.id}: ${used} (${end}).`);
+		};
+		return [
+			budgets.map(state),
+			rows.length > 0 && el("table", el("thead", el("tr", head)), el("tbody", rows.map(row))),
+			total.estimated && el("p.hint", "≈ The provider did not count all of these tokens; the rest is estimated."),
+		];
 	}
 
 	return { root, show };

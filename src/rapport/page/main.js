@@ -57,7 +57,7 @@ let side = null;
 
 const app = {
 	store, api, thread, go, toast, tell, askText, copy, agentOf, currentThread, notLoaded, isDark, loadThreads, loadTimers, loadPreferences,
-	savePreferences, begin, rename, remove, reveal, loaded, switchTheme, signOut, closeSide,
+	savePreferences, begin, beginWith, rename, remove, reveal, loaded, switchTheme, signOut, closeSide,
 	say: (text, how) => composer.say(text, how),
 	isShown: name => side?.isFor(name) ?? false,
 	aboutModel: () => aboutModel(state.session),
@@ -167,9 +167,18 @@ async function loadThreads({ q = state.query, isQuiet = false } = {}) {
 	}
 }
 
+async function loadAgents() {
+	set({ agents: (await api.get("/api/agents")).agents });
+}
+
 async function begin() {
+	await loadAgents().catch(() => {}); // the known ones can be chosen
 	const chosen = await chooseAgent(state.agents);
-	if (!chosen) return;
+	if (chosen?.isNew) go({ panel: "agents", subject: "+" });
+	else if (chosen) await beginWith(chosen);
+}
+
+async function beginWith(chosen) {
 	try {
 		const made = await api.post("/api/threads", chosen);
 		set({ threads: [made, ...state.threads] });
@@ -368,8 +377,7 @@ async function boot() {
 	fill(part("side"), side.root);
 	listen();
 	tellZone().catch(() => {}); // the agent goes by UTC then
-	const agents = api.get("/api/agents").then(found => set({ agents: found.agents }));
-	const loading = [agents, loadThreads(), app.lookAtSamples()];
+	const loading = [loadAgents(), loadThreads(), app.lookAtSamples()];
 	apply();
 	await Promise.all(loading).catch(tell);
 	// A first visit opens the start page, on a phone too.

@@ -1,6 +1,6 @@
-/** The notes that answers may cite: add by dropping files, read, delete. */
+/** The notes that answers may cite: add by dropping files, read, collect, share, delete. */
 
-import { undoable } from "./dialogs.js";
+import { field, form, toast, undoable } from "./dialogs.js";
 import { button, el, fill, icon } from "./dom.js";
 import { emptyPanel, loader } from "./side.js";
 import { bytes, count, shortTime } from "./times.js";
@@ -11,7 +11,7 @@ const AT_ONCE = 2;
 export const notes = { id: "notes", title: "Notes", mount };
 
 function mount(app) {
-	const { api } = app;
+	const { api, store } = app;
 	const uploads = el("ul.uploads", { "aria-label": "Uploads", "aria-live": "polite" });
 	const list = el("div.note-list");
 	const reading = el("div.reading");
@@ -23,13 +23,16 @@ function mount(app) {
 		el("p.hint", "Text, Markdown, HTML, PDF, Word. They stay on this server."),
 		picker,
 	);
-	const overview = el("div", drop, uploads, list);
+	const filter = el("div.chips", { role: "group", "aria-label": "Collection" });
+	const overview = el("div", drop, uploads, filter, list);
 	const root = el("div", overview, reading);
 	const load = loader(list);
 	const loadNote = loader(reading);
 	const gone = new Set();
 	const queue = [];
 	let notes = [];
+	let collections = [];
+	let collection = null;
 	let isMore = false;
 	let running = 0;
 	let depth = 0;
@@ -58,14 +61,22 @@ function mount(app) {
 	}
 
 	const refresh = isQuiet =>
-		load(() => api.get("/api/notes?limit=500"), found => {
+		load(() => Promise.all([api.get(`/api/notes?limit=500${collection ? `&collection=${collection}` : ""}`), api.get("/api/collections")]), ([found, all]) => {
 			notes = found.notes;
+			collections = all.collections;
 			isMore = Boolean(found.next);
 			draw();
 		}, isQuiet);
 
 	function draw() {
 		const shown = notes.filter(one => !gone.has(one.id));
+		const choice = (name, label) =>
+			button(label, "chip", () => refresh(true, (collection = name)), null, { "aria-pressed": String(collection === name) });
+		const held = document.activeElement?.closest(".chips") === filter && document.activeElement.textContent;
+		const names = collections.map(one => choice(one.name, `${one.name} ${one.notes}`));
+		fill(filter, (names.length > 0 || collection) && [choice(null, "All"), names]);
+		if (held) [...filter.children].find(one => one.textContent === held)?.focus();
+		if (!shown.length && collection) return fill(list, el("p.hint", `No note is in “${collection}” now.`));
 		const text = "Add a handbook or meeting notes. Then ask the librarian: it answers from them, shows the passage, and says if they don't contain the answer.";
 		if (!shown.length) return fill(list, emptyPanel("notes", "No notes yet", text));
 		fill(list, el("h2", count(shown.length, "note"), isMore && " (the latest)"), el("ul", shown.map(item)));
@@ -77,9 +88,34 @@ function mount(app) {
 		return el(
 			"li",
 			{ data: { noteId: note.id } },
-			el("button.note-item", { type: "button", onclick: open }, icon("notes"), el("span", el("b", { dir: "auto" }, note.title || note.id), el("small", about))),
-			button(`Delete ${note.title || note.id}`, "tool", () => remove(note), "trash"),
+			el("button.note-item", { type: "button", onclick: open }, icon("notes"), el("span", el("b", { dir: "auto" }, note.title || note.id), el("small", about), marks(note))),
+			note.is_own && button(`Delete ${note.title || note.id}`, "tool", () => remove(note), "trash"),
 		);
+	}
+
+	const marks = note => {
+		const sharing = note.is_own ? note.shared_with !== "owner" && `shared with ${audience(note.shared_with)}` : `shared by ${note.owner}`;
+		return (sharing || note.collections.length > 0) && el("span.reasons", [...note.collections, sharing].map(one => one && el("span", one)));
+	};
+
+	const audience = id => (id === "everyone" ? id : (store.state.threads.find(one => one.id === id)?.title ?? "a group"));
+
+	/** Collections and sharing of an own note. */
+	function settings(note) {
+		const names = el("input", { type: "text", value: note.collections.join(", "), placeholder: "handbook, travel" });
+		const groups = store.state.threads.filter(one => one.kind === "group").map(one => [one.id, `Members of “${one.title ?? "a group"}”`]);
+		const choices = new Map([[note.shared_with, "A group"], ["owner", "Only me"], ["everyone", "Everyone on this server"], ...groups]);
+		const sharing = el("select", [...choices].map(([value, label]) => el("option", { value, selected: value === note.shared_with }, label)));
+		const save = async () => {
+			try {
+				const body = { collections: names.value.split(/[\s,]+/).filter(Boolean), shared_with: sharing.value };
+				names.value = (await api.patch(`/api/notes/${note.id}`, body)).collections.join(", ");
+				toast("Saved. It counts from the next answer on.");
+			} catch (error) {
+				toast(error.message, { kind: "bad" });
+			}
+		};
+		return form("section stack", save, field("Collections", names), field("Shared with", sharing), button("Save", "quiet", null, null, { type: "submit" }));
 	}
 
 	function read(id) {
@@ -89,6 +125,7 @@ function mount(app) {
 				button("All notes", "quiet small", () => app.go({ panel: "notes" }), "back"),
 				el("h2", { dir: "auto" }, note.title || note.id),
 				el("p.hint", el("code", note.id), note.file_name && ` · ${note.file_name}`, ` · ${count(note.chunks, "passage")}`),
+				note.is_own ? settings(note) : [marks(note), el("p.hint", "Only its owner can change it.")],
 				el("div.note-text.whole", { dir: "auto", tabIndex: 0 }, note.text),
 			);
 		});

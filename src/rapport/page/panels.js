@@ -1,5 +1,6 @@
 /** Every panel, in the order of the tabs. docs/extending/a-page-panel.md says how to add one. */
 
+import { agents } from "./agents.js";
 import { insight } from "./insight.js";
 import { memory } from "./memory.js";
 import { next } from "./next.js";
@@ -7,4 +8,4 @@ import { notes } from "./notes.js";
 import { sources } from "./sources.js";
 import { why } from "./why.js";
 
-export const PANELS = [sources, why, next, memory, notes, insight];
+export const PANELS = [sources, why, next, memory, notes, agents, insight];

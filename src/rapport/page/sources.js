@@ -21,7 +21,7 @@ function mount(app) {
 		const [messageId, noteId] = (wanted ?? "").split(".");
 		const message = messageId ? state.messages.find(one => one.id === messageId) : state.messages.findLast(one => one.sources?.length);
 		if (!message?.sources?.length) return fill(root, nothing());
-		const noteOf = ({ id }) => api.get(`/api/notes/${id}`).catch(error => (error.status === 404 ? null : Promise.reject(error)));
+		const noteOf = ({ id }) => api.get(`/api/notes/${id}?thread=${state.thread}`).catch(error => (error.status === 404 ? null : Promise.reject(error)));
 		load(() => Promise.all(message.sources.map(noteOf)), notes => draw(message, notes, noteId ?? message.sources[0].id));
 	}
 
@@ -37,7 +37,7 @@ function mount(app) {
 		const { sources } = message;
 		fill(
 			root,
-			el("p.lead", `This answer cites ${count(sources.length, "passage")} of your notes. `, button("Show the answer", "link", () => app.reveal(message.id))),
+			el("p.lead", `This answer cites ${count(sources.length, "passage")} of notes. `, button("Show the answer", "link", () => app.reveal(message.id))),
 			sources.map((source, index) => passage(source, index + 1, notes[index], source.id === wantedId)),
 		);
 		root.querySelector("details[open] mark")?.scrollIntoView({ block: "nearest" });
@@ -47,11 +47,11 @@ function mount(app) {
 		return el(
 			"article",
 			{ class: `card passage ${isOpen ? "wanted" : ""}`, data: { note: source.id } },
-			el("header", el("span.number", number), el("b", { dir: "auto" }, note?.title ?? source.id), el("code", source.id)),
+			el("header", el("span.number", number), el("b", { dir: "auto" }, note?.title ?? source.id), el("code", source.id), note?.is_own === false && el("small", `shared by ${note.owner}`)),
 			el("blockquote", { dir: "auto" }, source.text),
 			note
 				? el("details", { open: isOpen }, el("summary", "In the note"), el("div.note-text", { dir: "auto", tabIndex: 0 }, marked(note.text, source.text)))
-				: el("p.hint", "This note was deleted."),
+				: el("p.hint", "This note was deleted or is no longer shared."),
 		);
 	}
 

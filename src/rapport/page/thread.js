@@ -35,7 +35,8 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		stream?.stop();
 		stream = null;
 		settled = new Set();
-		set({ ...nothingOpen(), thread: id, loading: id !== null, pending: (id && kept.get(`unsent.${id}`)) || [] });
+		const unsent = (id && kept.get(`unsent.${id}`)) || [];
+		set({ ...nothingOpen(), thread: id, loading: id !== null, pending: unsent });
 		if (id === null) return;
 		let isGreeted = false;
 		const greeted = new Promise(resolve => {
@@ -54,7 +55,11 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		const isCertain = isGreeted;
 		await page(id);
 		if (!isCertain) greeted.then(() => page(id));
-		for (const one of state.pending) if (one.thread === id && !one.id && one.state !== "failed") deliver(one);
+		// What was written meanwhile is on its way already.
+		for (const { key } of unsent) {
+			const one = state.pending.find(other => other.key === key && !other.id);
+			if (one && one.state !== "failed") deliver(one);
+		}
 	}
 
 	async function page(id, before = null, limit = PAGE) {

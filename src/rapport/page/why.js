@@ -65,6 +65,7 @@ function mount(app) {
 			reply?.fallbackUsed && el("p.mark.fallback", icon("warn"), context.problem?.text ?? "The model could not answer. The reply was built from the notes."),
 			app.currentThread()?.kind === "group" && chooser(context),
 			el("ol.timeline", { "aria-label": "Messages before the answer" }, entries(timeline)),
+			context.usage && el("p.hint", spent(context.usage)),
 			memories.length + notes.length > 0 && el("h2", "Also given"),
 			memories.map(one => usedItem("memory", one.text ?? "A deleted memory", one)),
 			notes.map(noteItem),
@@ -137,6 +138,12 @@ function mount(app) {
 	const noteItem = one => usedItem("notes", one.title ?? one.id, one);
 
 	return { root, show, hide: () => store.set({ lit: null }) };
+}
+
+/** The cost of an answer: model calls and tokens. */
+function spent({ calls, tokens_in: read, tokens_out: written, estimated, model }) {
+	const mark = estimated ? "≈ " : "";
+	return `${count(calls, "model call")} (${model}): ${mark}${read.toLocaleString()} tokens in, ${mark}${written.toLocaleString()} out.`;
 }
 
 /** A score as number and bar. */

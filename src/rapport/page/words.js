@@ -46,6 +46,7 @@ const gateWords = known({
 	too_frequent: "it had followed up less than an hour before, and nobody had answered",
 	daily_limit: "it had followed up twice within a day",
 	repeated: "it had asked about this before",
+	budget: "this month's budget of tokens was used up",
 });
 
 const outcomes = known({
@@ -55,6 +56,16 @@ const outcomes = known({
 	leaked: "Held back: the text did not pass the check",
 	failed: "Held back: the model could not be reached",
 	expired: "Dropped: the server was off when it was due",
+});
+
+/** What a model was called for. */
+export const purposeWords = known({
+	answer: "answers",
+	follow_up: "follow-ups",
+	leak_retry: "second drafts of follow-ups",
+	summary: "summaries",
+	reflection: "reflections",
+	try: "trials",
 });
 
 /** The outcome of a follow-up, and why it was held back. */
@@ -83,9 +94,15 @@ export const toolWords = known({
 	search_conversation: "searched the chat",
 });
 
+const GROUNDINGS = {
+	strict: "Answers only from your notes, or says that they don't contain the answer",
+	blend: "Talks freely and uses your notes where they help",
+	none: "Talks freely, without your notes",
+};
+
 /** The traits of an agent. */
 export const agentTraits = agent => [
-	agent.grounding === "strict" ? "Answers only from your notes, or says that they don't contain the answer" : "Talks freely and uses your notes where they help",
+	GROUNDINGS[agent.grounding],
 	agent.remembers ? "Remembers what you tell it" : "Keeps no memories",
 	agent.follows_up ? "Follows up on what is left open" : "Writes only when asked",
 ];

@@ -28,6 +28,8 @@ _ID_CHARACTERS: Final = frozenset(f"{ascii_letters}{digits}_-{_HYPHENS}")
 
 _SEPARATOR = re.compile(f"[{_SEPARATORS}]")
 _COLON = re.compile(f"[{_COLONS}]")
+MAY_CITE: Final = re.compile(f"[{_COLONS}" + r"\[【［]")
+"""Every citation has an opening bracket, and every citation line a colon."""
 _KEPT_TAG = r"\[source: [A-Za-z0-9_, -]++\]"
 _LIST_CHARACTERS = f"A-Za-z0-9_&{_SEPARATORS}{_QUOTES}{_HYPHENS}{_INVISIBLE}" + r"\]】］\s-"
 _ITEMS = re.compile(rf"(?:{_KEPT_TAG}|[\[【［]|[{_LIST_CHARACTERS}]++)*+(?:\.[{_SEPARATORS}&{_QUOTES}_\s-]*+)?")

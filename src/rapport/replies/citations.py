@@ -48,6 +48,8 @@ class CheckedText:
 
 def check_citations(text: str, retrieved: Collection[str]) -> CheckedText:
     """Return the reply without citations of notes that are not in `retrieved`. Checking the result again changes nothing."""
+    if not grammar.MAY_CITE.search(text):
+        return CheckedText(text.rstrip(), (), (), ())
     citation_filter = CitationFilter(retrieved)
     citation_filter.feed(text)
     citation_filter.finish()

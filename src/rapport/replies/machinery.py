@@ -29,6 +29,8 @@ _SHORT: Final = 400
 """Held text that is shorter than this is looked at again with each piece; longer text when a piece may decide about it."""
 _DECIDES: Final = frozenset("}])>`\n▷")
 _MAYBE = re.compile(r"[<\[{`~◁]|(?<=\n).|(?<=[.!?:…][ \n])\S|(?<!\w)t(?=o=|o?\Z)", re.DOTALL)
+_SIGN = re.compile(r"[<\[{`~◁(]|to=|Action:|\A\s{0,99}(?:analysis|commentary|(?i:assistant):)")
+"""Text without any of these has no machinery: a mark, a call's arguments or recipient, the name of a channel."""
 _MAYBE_FENCE_END = re.compile(r"(?<=\n)[ \t`~]")
 _LEAD = re.compile(r"[ \t>*-]{0,8}+")
 _VALUE = re.compile(r"\[(?![A-Z_]+\])|[{(]")
@@ -49,6 +51,8 @@ def cut_machinery(text: str, tools: OfferedTools) -> Visible:
     Text without machinery is returned unchanged. If no visible text is left, the model has answered a tool offer with a call
     and nothing else: the caller executes the calls, or asks again without tools; it must not show an empty reply.
     """
+    if _SIGN.search(text) is None:
+        return Visible(text)
     reply = MachineryFilter(tools)
     parts = [reply.feed(text[start : start + PIECE_CHARACTERS]) for start in range(0, len(text), PIECE_CHARACTERS)]
     visible = "".join([*parts, reply.finish()])
@@ -178,6 +182,10 @@ class MachineryFilter:
             return self._decide_fence_end(text, is_end=is_end)
         if self._is_at_start and (step := self._decide_start(text, is_end=is_end)) is not _GO_ON:
             return step
+        if not self._shown and not self._held:
+            is_whole = self._decider.decide_whole(text.lstrip(), is_end=is_end)
+            if is_whole is not False:
+                return Step("cut", len(text), read_calls(text, self._tools), is_call=True) if is_whole else None
         at_line_start = self._tail.endswith("\n")
         lead = _LEAD.match(text) if at_line_start else None
         skipped = lead.end() if lead else 0
@@ -222,9 +230,9 @@ class MachineryFilter:
         return Step("pass", 1)
 
     def _decide_start(self, text: str, *, is_end: bool) -> Step | None:
-        """Decide about the start of the reply: it may be a thought whose opening tag is missing."""
+        """Decide about the start of the reply: it may be a thought whose opening tag is missing, or the label of a role."""
         stripped = text.lstrip()
-        if not is_end and not self._begins_in_thought and forms.may_become_thought(stripped):
+        if not is_end and not self._begins_in_thought and forms.may_become_opening(stripped):
             return None
         if named := forms.CHANNEL_NAMES_AS_TEXT.match(stripped):
             self._is_at_start = False
@@ -236,6 +244,8 @@ class MachineryFilter:
             if not is_end and (self._begins_in_thought or len(text) <= MAX_LEADING_THOUGHT_CHARACTERS):
                 return None
         self._is_at_start = False
+        if label := forms.ROLE_LABEL.match(stripped):
+            return Step("cut", len(text) - len(stripped) + label.end())
         return _GO_ON
 
     def _decide_role(self, text: str, *, is_end: bool) -> Step | None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
+import regex
+
 from rapport.replies import machinery_forms as forms
 from rapport.replies.written_calls import (
     CALL_KEYS,
@@ -19,6 +21,7 @@ from rapport.replies.written_calls import (
     OfferedTools,
     WrittenCall,
     find_value_end,
+    is_any_call,
     read_calls,
     read_json_calls,
     read_only_calls,
@@ -34,9 +37,10 @@ MAX_INLINE_CODE_CHARACTERS: Final = 200
 MAX_GAP_CHARACTERS: Final = 80
 """The text between a recipient and its arguments."""
 
-_FIRST_FIELD = re.compile(r"[\[\s]*+\{\s*+[\"']?(\w+)[\"']?\s*+:\s*+(?:[\"']([^\"'\n]{0,80}+)[\"']|([^\s\"']))")
+# At most 80 brackets: without a limit, a reply of nothing but brackets is held to its end and takes the square of its length.
+_FIRST_FIELD = re.compile(r"[\[\s]{0,80}+\{\s*+[\"']?(\w+)[\"']?\s*+:\s*+(?:[\"']([^\"'\n]{0,80}+)[\"']|([^\s\"']))")
 _UNFINISHED_FIELD = re.compile(
-    r"[\[\s]*+(?:\{\s*+(?:[\"']?(\w{0,40}+)(?:([\"'\s:])\s*+:?\s*+(?:[\"']([^\"'\n]{0,80}+))?)?)?)?\Z"
+    r"[\[\s]{0,80}+(?:\{\s*+(?:[\"']?(\w{0,40}+)(?:([\"'\s:])\s*+:?\s*+(?:[\"']([^\"'\n]{0,80}+))?)?)?)?\Z"
 )
 _CALL_TYPES: Final = frozenset({"function", "tool_use", "tool_call", "function_call"})
 _SENTENCE_END = re.compile(r"[.!?:…](?=\s)|\n|(?=[{<])|(?=\[\{)")
@@ -48,6 +52,14 @@ _REST_OF_LINE = re.compile(r"[ \t;`.]*+(\n|\Z)")
 _ACTION = re.compile(r"Action:[ \t]*[`\"']?([\w.]+)[^\n]{0,20}\n", re.IGNORECASE)
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _ENDS_ACTION = re.compile(r"\n(?=Observation:|Thought:|Final Answer:)|\n\n", re.IGNORECASE)
+
+# A reply that is nothing but an empty value or a call is machinery, whatever the call's name: models call tools that nobody offered.
+_EMPTY_VALUE = re.compile(r"\{\s{0,9}\}|\[\s{0,9}\]")
+_WHOLE_FENCE = re.compile(r"```[ \t]{0,3}(?:json|tool_call|text)?[ \t]{0,3}\n\s{0,9}(?=[{\[])")
+_WHOLE_FENCE_END = re.compile(r"\s{0,9}```\s{0,99}\Z")
+_UNFINISHED_WHOLE = regex.compile(
+    r"(?:```[ \t]{0,3}(?:json|tool_call|text)?[ \t]{0,3}\n\s{0,9})?(?:[{\[]\s{0,9}.)?", regex.DOTALL
+)
 
 Action = Literal["pass", "cut", "hold", "block", "code"]
 
@@ -94,6 +106,40 @@ class Decider:
     @cached_property
     def _python_list(self) -> re.Pattern[str]:
         return re.compile(rf"\[\s{{0,3}}(?:{'|'.join(map(re.escape, self.tools.names)) or '(?!)'})\(")
+
+    # ---- whole replies
+
+    def decide_whole(self, text: str, *, is_end: bool) -> bool | None:
+        """Return True if the reply is nothing but an empty value or a call, of any tool; None if more text may make it one."""
+        if text[:1] not in ("{", "[", "`"):
+            return False
+        fence = _WHOLE_FENCE.match(text)
+        start = fence.end() if fence else 0
+        if text[start] == "`":
+            return None if not is_end and _UNFINISHED_WHOLE.fullmatch(text, partial=True) else False
+        empty = _EMPTY_VALUE.match(text, start)
+        end = empty.end() if empty else self._find_whole_end(text, start, is_end=is_end)
+        if not end:
+            return None if end is None else False
+        rest = text[end:]
+        if rest.strip() and not (fence and ("```".startswith(rest.strip()) or _WHOLE_FENCE_END.match(rest))):
+            return False
+        if not is_end:
+            return None
+        return empty is not None or is_any_call(read_value(text[start:end]))
+
+    def _find_whole_end(self, text: str, start: int, *, is_end: bool) -> int | None:
+        """Return the end of a value that may be a call; 0 if it is none, None if more text is needed."""
+        first = _FIRST_FIELD.match(text, start)
+        if first is None:
+            is_begun = not is_end and len(text) - start < MAX_INLINE_CODE_CHARACTERS
+            return None if is_begun and _UNFINISHED_FIELD.match(text, start) else 0
+        if first[1] not in CALL_KEYS:
+            return 0
+        end = find_value_end(text, start)
+        if end is None and not is_end and len(text) <= MAX_HELD_CHARACTERS:
+            return None
+        return end or 0
 
     # ---- marks
 

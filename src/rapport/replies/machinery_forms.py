@@ -95,6 +95,7 @@ ROLE: Final = re.compile(r"\s{0,3}(?:assistant|model|bot|ai)?\s{0,3}(?:<\|end_he
 TAKES_ROLE: Final = frozenset(
     {"<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "<|im_assistant|>", "<|header_start|>"}
 )
+ROLE_LABEL: Final = re.compile(r"assistant:(?:\s|\Z)", re.IGNORECASE)
 MAX_CLOSER_CHARACTERS: Final = 40
 
 STARTS_IN_THOUGHT: Final = re.compile(
@@ -106,11 +107,12 @@ CHANNEL_NAMES_AS_TEXT: Final = re.compile(r"(?:analysis(?=[^\sa-z,.:;!?'’)-])|
 _BEGINNINGS: Final = (
     regex.compile(rf"{STARTS_IN_THOUGHT.pattern}.", regex.IGNORECASE),
     regex.compile(r"(?:analysis|commentary ?to=functions\.)."),
+    regex.compile(r"assistant:\s.", regex.IGNORECASE),
 )
 
 
-def may_become_thought(text: str) -> bool:
-    """Return True if the text may be the beginning of a thought that has no opening tag."""
+def may_become_opening(text: str) -> bool:
+    """Return True if the text may be the beginning of a thought that has no opening tag, or of a role's label."""
     matches = (pattern.fullmatch(text, partial=True) for pattern in _BEGINNINGS)
     return any(match is not None and match.partial for match in matches)
 

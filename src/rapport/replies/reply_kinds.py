@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from rapport.domain.event import Reply
 from rapport.domain.note import NOTE_ID, Passage
+from rapport.domain.usage import BudgetState
 from rapport.replies.citations import check_citations
 from rapport.replies.defusing import defuse_lines, make_storable
 from rapport.replies.snippets import make_snippets
@@ -16,7 +17,9 @@ log = structlog.get_logger()
 
 # RAG-4 and RES-4: exactly these words.
 GUARD = "I don't have sufficiently relevant documents to answer confidently. Please add more context or documents."
-FALLBACK = "Temporary issue generating response. Here are the relevant documents summary: "
+_ISSUE = "Temporary issue generating response. "
+_SUMMARY = "Here are the relevant documents summary: "
+FALLBACK = _ISSUE + _SUMMARY
 
 
 def make_model_reply(text: str, passages: Sequence[Passage]) -> Reply:
@@ -37,10 +40,10 @@ def _redact_ids(ids: Sequence[str]) -> list[str]:
     return [id_ if NOTE_ID.fullmatch(id_) else "(no id)" for id_ in ids]
 
 
-def make_guard_reply(reason: str) -> Reply:
-    """Return the reply of a strict agent when no note has an answer."""
+def make_guard_reply(reason: str, text: str = "") -> Reply:
+    """Return the reply of a strict agent when no note has an answer: the text of the contract, or the agent's own."""
     log.info("chat.guard", reason=reason)
-    return Reply(GUARD, metadata={"guard_used": True})
+    return Reply(text or GUARD, metadata={"guard_used": True})
 
 
 def make_fallback_reply(
@@ -52,11 +55,30 @@ def make_fallback_reply(
     quote a message.
     """
     log.warning("chat.error", errorType=kind, message=reason)
-    snippets = make_snippets(passages, list(dict.fromkeys(passage.note_id for passage in passages)))
+    snippets = _make_snippets(passages)
+    summary = "there are none for this message. Your message is kept; please send it again in a moment."
+    return _make_fallback(FALLBACK + (_quote(snippets) or summary), snippets, problem or kind, model)
+
+
+def make_budget_reply(passages: Sequence[Passage], spent: BudgetState, *, model: str = "") -> Reply:
+    """Return the fallback reply for the case that a budget of tokens is used up: it says so, and when that ends."""
+    log.warning("chat.error", errorType="budget", message=f"the {spent.kind}'s budget of tokens is used up")
+    snippets = _make_snippets(passages)
+    text = f"{_ISSUE}{spent.sentence} Your message is kept."
     if snippets:
-        summary = " ".join(f"{defuse_lines(snippet['text'])} [source: {snippet['id']}]" for snippet in snippets)
-    else:
-        summary = "there are none for this message. Your message is kept; please send it again in a moment."
-    text = check_citations(FALLBACK + summary, [snippet["id"] for snippet in snippets]).text
-    details = {"kind": problem or kind, "model": model}
+        text = f"{text} {_SUMMARY}{_quote(snippets)}"
+    return _make_fallback(text, snippets, "budget", model)
+
+
+def _make_snippets(passages: Sequence[Passage]) -> Sequence[Mapping[str, str]]:
+    return make_snippets(passages, list(dict.fromkeys(passage.note_id for passage in passages)))
+
+
+def _quote(snippets: Sequence[Mapping[str, str]]) -> str:
+    return " ".join(f"{defuse_lines(snippet['text'])} [source: {snippet['id']}]" for snippet in snippets)
+
+
+def _make_fallback(text: str, snippets: Sequence[Mapping[str, str]], problem: str, model: str) -> Reply:
+    text = check_citations(text, [snippet["id"] for snippet in snippets]).text
+    details = {"kind": problem, "model": model}
     return Reply(text, sources=snippets, metadata={"fallback_used": True, "problem": details})

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 MAX_PARSED_CHARACTERS: Final = 16_000
 """A longer value is not parsed: its call is cut out and not executed."""
 NAME_KEYS: Final = ("name", "tool", "function", "tool_name", "function_name", "action", "recipient_name")
+_TOOL_NAME_KEYS: Final = ("name", "tool", "tool_name", "function_name", "recipient_name")
 ARGUMENT_KEYS: Final = ("arguments", "parameters", "args", "input", "tool_input", "action_input", "params", "kwargs")
 WRAPPING_KEYS: Final = ("tool_calls", "tool_call", "function_call", "function_calls", "tool_uses", "calls", "function")
 OTHER_KEYS: Final = ("type", "id", "index", "call_id", "tool_call_id")
@@ -29,6 +30,7 @@ _PARAMETER = re.compile(
 _BARE_KEY = re.compile(r"(?<=[{,])\s*(\w+)\s*:")
 _NOT_SPACE = re.compile(r"[^\s,;]")
 _OTHER_QUOTES = re.compile(r"<escape>|<\|\"\|>")
+_TOOL_NAME = re.compile(r"[\w.:-]{1,64}")
 _PREFIX = r"(?:functions[.:]|default_api\.|tools\.|call:)?"
 _NAME_PREFIX = re.compile(_PREFIX)
 
@@ -128,6 +130,22 @@ def read_json_calls(value: Any, tools: OfferedTools) -> list[WrittenCall]:
     if len(fields) == 1 and (name := next(iter(fields))) in tools.parameters and isinstance(fields[name], dict):
         return [WrittenCall(name, fields[name])]
     return []
+
+
+def is_any_call(value: Any) -> bool:
+    """Return True if the value has the form of a call, of whatever tool: a name, arguments and nothing else."""
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return bool(items) and all(map(is_any_call, items))
+    if not isinstance(value, dict):
+        return False
+    fields = cast("dict[str, Any]", value)
+    if any(isinstance(fields.get(key), dict | list) and is_any_call(fields[key]) for key in WRAPPING_KEYS):
+        return fields.keys() <= CALL_KEYS
+    names = [fields[key] for key in _TOOL_NAME_KEYS if isinstance(fields.get(key), str)]
+    arguments = [fields[key] for key in ARGUMENT_KEYS if isinstance(fields.get(key), dict | str)]
+    is_named = len(names) == 1 and _TOOL_NAME.fullmatch(names[0]) is not None
+    return is_named and len(arguments) == 1 and fields.keys() <= CALL_KEYS
 
 
 def strip_prefix(name: str) -> str:

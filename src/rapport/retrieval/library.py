@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from rapport.domain.embedder import Embedder
 from rapport.domain.errors import Busy, Conflict, InvalidInput, NotFound, TooLarge, Transient
 from rapport.domain.note import NOTE_ID, Chunk, Note, Vector
+from rapport.domain.note_scope import NO_SETTINGS, NoteSettings
 from rapport.domain.text_checks import has_visible_text
 from rapport.retrieval.chunking import make_embedding_text, split_chunks, split_sentences
 from rapport.retrieval.files.document import fit_on_one_line
@@ -49,12 +50,12 @@ OnProgress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedNote:
     """The result of adding a note."""
 
     note: Note
     unchanged: bool = False
-    """True if the same text was stored already: nothing was changed."""
+    """True if the same text was stored already: only settings were changed, if any were given."""
     is_new: bool = False
     """True if there was no note with its id before."""
 
@@ -82,36 +83,52 @@ class Library:
         note_id: str | None = None,
         file_name: str | None = None,
         file_title: str = "",
+        settings: NoteSettings = NO_SETTINGS,
         on_progress: OnProgress | None = None,
-    ) -> Added:
+    ) -> AddedNote:
         """Add a note. Its id is the given one, or a readable one made from its file's name, its title or its words.
 
         `title` is the sender's title; `file_title` is the title inside the file, which is used without one.
-        The same text again is a no-op. A file that is added again with other content replaces its note. A given id of a
+        The same text again is a no-op, except for the settings. A file that is added again with other content replaces its note. A given id of a
         note with other content is refused.
         """
         content = _check_content(text, title if title.strip() else file_title, file_name)
         if note_id is not None:
             _check_id(note_id)
+        await self._check_settings(owner_id, settings)
         embedded: _Embedded | None = None
         for _ in range(MAX_NOTES_OF_ONE_NAME):
             target = await self._place(owner_id, content, note_id, titled=bool(title.strip()))
             try:
                 if isinstance(target, Note):
-                    return await self._keep_unchanged(target)
+                    return await self._keep_unchanged(target, settings)
                 if embedded is None:
                     embedded = await self._embed(owner_id, content, on_progress)
                 return await self._store(
-                    owner_id, target.id, content, embedded, replace=target.replaces is not None, only_if=target.replaces
+                    owner_id,
+                    target.id,
+                    content,
+                    embedded,
+                    replace=target.replaces is not None,
+                    only_if=target.replaces,
+                    settings=settings,
                 )
             except (Conflict, NotFound):  # the id was taken, or the note changed or deleted concurrently: try again
                 continue
         raise Transient("Others are adding notes of this name all the time; try again.")
 
     async def replace(
-        self, owner_id: str, note_id: str, text: str, *, title: str = "", on_progress: OnProgress | None = None
-    ) -> Added:
+        self,
+        owner_id: str,
+        note_id: str,
+        text: str,
+        *,
+        title: str = "",
+        settings: NoteSettings = NO_SETTINGS,
+        on_progress: OnProgress | None = None,
+    ) -> AddedNote:
         """Replace the content of a note; raise NotFound if it is missing."""
+        await self._check_settings(owner_id, settings)
         async with self.database.statement() as connection:
             before, text_before = await Notes(connection).read(owner_id, note_id)
         default_title = _check_content(
@@ -120,11 +137,16 @@ class Library:
         previous_title = "" if before.title == default_title else before.title
         content = _check_content(text, title if title.strip() else previous_title, before.file_name)
         if text == text_before and before.title == content.title:
-            return await self._keep_unchanged(before)
+            return await self._keep_unchanged(before, settings)
         embedded = await self._embed(owner_id, content, on_progress)
-        return await self._store(owner_id, note_id, content, embedded, replace=True)
+        return await self._store(owner_id, note_id, content, embedded, replace=True, settings=settings)
 
-    async def reindex(self, owner_id: str, note_id: str) -> Added:
+    async def change_settings(self, owner_id: str, note_id: str, settings: NoteSettings) -> Note:
+        """Change collections and sharing of a note without embedding it again; raise NotFound if it is missing."""
+        async with self.database.transaction() as connection:
+            return await Notes(connection).change_settings(owner_id, note_id, settings)
+
+    async def reindex(self, owner_id: str, note_id: str) -> AddedNote:
         """Embed the same note again with this library's embedder; raise Conflict if its text changes meanwhile."""
         async with self.database.statement() as connection:
             note, text = await Notes(connection).read(owner_id, note_id)
@@ -150,11 +172,19 @@ class Library:
                 return same
             return _Place(await _free_id(notes, owner_id, make_note_id(content.file_name or content.title)))
 
-    async def _keep_unchanged(self, note: Note) -> Added:
-        """Return the note unchanged; index it again if another embedder has indexed it."""
+    async def _check_settings(self, owner_id: str, settings: NoteSettings) -> None:
+        """Raise InvalidInput before anything is embedded; the transaction that stores the note checks again."""
+        if settings.group is not None:
+            async with self.database.statement() as connection:
+                await Notes(connection).check_group(owner_id, settings)
+
+    async def _keep_unchanged(self, note: Note, settings: NoteSettings) -> AddedNote:
+        """Return the note with its text unchanged; index it again if another embedder has indexed it."""
+        if not settings.is_empty:
+            note = await self.change_settings(note.owner_id, note.id, settings)
         if note.embedder != self.embedder.name:
             return await self.reindex(note.owner_id, note.id)
-        return Added(note, unchanged=True)
+        return AddedNote(note, unchanged=True)
 
     async def _store(
         self,
@@ -165,7 +195,8 @@ class Library:
         *,
         replace: bool,
         only_if: bytes | None = None,
-    ) -> Added:
+        settings: NoteSettings = NO_SETTINGS,
+    ) -> AddedNote:
         new_note = NewNote(
             owner_id=owner_id,
             id=note_id,
@@ -175,10 +206,11 @@ class Library:
             file_name=content.file_name,
             embedder=self.embedder.name,
             chunks=embedded,
+            settings=settings,
         )
         async with self.database.transaction() as connection:
             note = await Notes(connection).put(new_note, replace=replace, only_if=only_if)
-        return Added(note, is_new=not replace)
+        return AddedNote(note, is_new=not replace)
 
     async def _embed(self, owner_id: str, content: _Content, on_progress: OnProgress | None) -> _Embedded:
         """Return the passages with their vectors, and make sure that the vector index exists."""
@@ -227,7 +259,7 @@ class Library:
             own_characters + characters > self.max_under_way / 2 or total_characters + characters > self.max_under_way
         )
         if (own_characters and is_too_much) or total_characters > OVERCOMMIT_FACTOR * self.max_under_way:
-            raise Busy("The server is taking in as many notes as it can; send this one again later.", retry_after=30)
+            raise Busy("The server is adding as many notes as it can; send this one again later.", retry_after=30)
         self._under_way[owner_id] += characters
         try:
             yield
@@ -298,7 +330,7 @@ async def _free_id(notes: Notes, owner_id: str, base_id: str) -> str:
 
 def _check_content(text: str, title: str, file_name: str | None) -> _Content:
     if "\x00" in text or "\x00" in title:
-        raise InvalidInput("The note has a NUL character in it, which no text has.")
+        raise InvalidInput("The note has a NUL character, which can't be stored. Remove it and send the note again.")
     if len(text) > MAX_NOTE_CHARACTERS:
         raise TooLarge(
             f"The note has {len(text):,} characters; at most {MAX_NOTE_CHARACTERS:,} fit into one. Split it into several."
@@ -320,7 +352,7 @@ def _cut(content: _Content) -> Sequence[_Cut]:
         raise InvalidInput(NO_TEXT)
     if (point_count := sum(len(texts) for _, texts in passages)) > MAX_SENTENCES:
         raise TooLarge(
-            f"The note falls into {point_count:,} headings and short lines; at most {MAX_SENTENCES:,} fit into one."
+            f"The note has {point_count:,} headings and short lines; at most {MAX_SENTENCES:,} fit into one."
             " Split it into several."
         )
     return passages

@@ -90,7 +90,7 @@ def asks_for_overview(question: str) -> bool:
     return bool(_find_content_words(question) & _ABOUT_WORDS - _KINDS) and bool(find_note_name(question))
 
 
-def with_name_hidden(question: str) -> str:
+def hide_name(question: str) -> str:
     """Return the question with "document" in place of the words that could name a note."""
     name_words = {word.casefold() for word in find_note_name(question).split()}
     words = [
@@ -130,7 +130,7 @@ class Phrasings:
 
     async def ask_about_one(self, question: str) -> bool:
         """Return True if the question asks what the note is about that `named_in` may name."""
-        return await self._is_like(with_name_hidden(question), ABOUT_ONE)
+        return await self._is_like(hide_name(question), ABOUT_ONE)
 
     async def _is_like(self, text: str, phrasings: Sequence[str]) -> bool:
         if phrasings not in self._vectors:

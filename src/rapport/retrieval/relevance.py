@@ -38,7 +38,7 @@ _FEWEST_WORDS = 2
 """A single word is no evidence: "how much does it cost?" names nothing, and Chinese is written without spaces."""
 
 
-def relevance(found: PassageSearchResult, *, min_similarity: float) -> float:
+def compute_relevance(found: PassageSearchResult, *, min_similarity: float) -> float:
     """Return the similarity of the nearest passage, raised or lowered by at most a fifth of the range above the threshold.
 
     It is raised when that passage also comes first by meaning and words together and has most of the question's telling

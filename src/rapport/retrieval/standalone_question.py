@@ -73,7 +73,7 @@ def keep_content_words(question: str) -> str:
     return " ".join(_WORD.sub(lambda match: match[0] if all(map(_is_own, _words(match[0]))) else " ", text).split())
 
 
-def standalone(question: str, earlier: Sequence[str]) -> str:
+def make_standalone(question: str, earlier: Sequence[str]) -> str:
     """Return the question, preceded by those earlier ones (oldest first) that are needed to understand it."""
     parts = [plain(question)]
     for before in reversed(earlier[-LOOK_BACK:]):

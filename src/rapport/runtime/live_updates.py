@@ -63,7 +63,7 @@ class LiveUpdates:
         Raise NotFound, TooMany if the owner has too many subscriptions, and Busy if the server is stopping.
         """
         if self._closed:
-            raise Busy("The server is stopping; come back in a moment.", retry_after=1)
+            raise Busy("The server is stopping; connect again in a moment.", retry_after=1)
         feed = self._memory_feeds.get(owner_id)
         if feed is not None and len(feed.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise TooMany(f"{MAX_SUBSCRIPTIONS} connections of yours are open already: close some.", retry_after=10)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
-from rapport.agents.profiles import get_agent
 from rapport.domain.errors import Permanent, Transient
-from rapport.domain.event import ClaimedEvent, SummaryDue
+from rapport.domain.event import ClaimedEvent
+from rapport.domain.usage import UsageMeter
 from rapport.turns.deps import TurnDeps
 from rapport.turns.reflect import PAUSE_SECONDS, reflect
 from rapport.turns.summarize import summarize
+from rapport.turns.usage import find_metered_writer, settle_usage, store_usage
 
 log = structlog.get_logger()
 
-SUMMARY_PAUSE_SECONDS = 60.0
-"""The silence before a summary that is due after a pause: while people talk, the model belongs to them."""
 MAX_RUNNING = 4
 """The number of jobs of a kind that run at once, so that they leave the model to turns."""
 
@@ -32,29 +32,29 @@ class PostTurnJobs:
 
     def close(self) -> list[asyncio.Task[None]]:
         """Cancel scheduled jobs; return the tasks of the others, for the caller to end."""
-        self._summaries.cancel_all_scheduled()
         self._reflections.cancel_all_scheduled()
         return [*self._summaries.tasks.values(), *self._reflections.tasks.values()]
 
-    def begin(self, event: ClaimedEvent, *, summary_due: SummaryDue, is_open: bool) -> None:
+    def begin(self, event: ClaimedEvent, *, needs_summary: bool, is_open: bool) -> None:
         """Start the jobs that follow this event's reply. Call it when no further event of the conversation waits.
 
         `is_open`: the rules have planned a follow-up.
         """
         deps = self._deps
-        if summary_due != "never":
-            after = SUMMARY_PAUSE_SECONDS if summary_due == "after_pause" else 0.0
-            self._summaries.begin(event, lambda: self._summarize(event), after=after)
-        profile = get_agent(event.agent_id)
+        if needs_summary:
+            self._summaries.begin(event, lambda: self._summarize(event))
+        profile = deps.agents.find_known(event.owner_id, event.agent_id)
+        model = profile and deps.models.find(profile.model)
+        if profile is None or model is None:
+            return
         mode = deps.get_reflection(profile)
         # Only a model that calls tools can answer in the form that a reflection needs. For others the rules' plan stays.
-        can_reflect = deps.agent.calls_tools and (profile.autonomy is not None or profile.remembers)
+        can_reflect = model.calls_tools and (profile.autonomy is not None or profile.remembers)
         if can_reflect and (mode == "always" or (mode == "when_open" and is_open)):
             self._reflections.begin(event, lambda: reflect(event, profile, deps), after=PAUSE_SECONDS)
 
     def end_pause(self, conversation_id: str) -> None:
-        """Cancel the jobs that wait for a pause of a conversation in which somebody has written, and its reflection."""
-        self._summaries.cancel_scheduled(conversation_id)
+        """Cancel the reflection, which waits for a pause, of a conversation in which somebody has written."""
         self._reflections.cancel(conversation_id)
 
     def cancel(self, conversation_id: str) -> None:
@@ -63,14 +63,21 @@ class PostTurnJobs:
         self._reflections.cancel(conversation_id)
 
     async def _summarize(self, event: ClaimedEvent) -> None:
-        deps = self._deps
-        await summarize(
-            event.owner_id,
-            event.conversation_id,
-            database=deps.database,
-            writer=deps.agent,
-            max_history=deps.max_chat_history,
-        )
+        deps, meter = self._deps, UsageMeter()
+        profile = await deps.agents.get_known(event.owner_id, event.agent_id)
+        if (spent := await deps.budgets.find_spent_of_job(event.owner_id, profile)) is not None:
+            log.info("usage.budget_spent", job="summary", kind=spent.kind)  # it is due again after the next answer
+            return
+        try:
+            await summarize(
+                event.owner_id,
+                event.conversation_id,
+                database=deps.database,
+                find_writer=partial(find_metered_writer, profile, deps, meter),
+                max_history=deps.get_max_chat_history(profile),
+            )
+        finally:
+            await store_usage(event, deps, settle_usage(event, deps, meter))
 
 
 class _Jobs:

@@ -254,14 +254,13 @@ class RunningTurns:
             self._delivery_loop.wake()
             if event.traits.selects_context:
                 self._embedding_loop.enqueue(event.conversation_id)
-        if self.deps.agent.record.has_news():
+        for model in self.deps.models.take_changed_records():
             async with self._database.statement() as connection:
-                record = self.deps.agent.record.facts
-                await ModelRecords(connection).store(self.deps.model, self.deps.model_server, record)
+                await ModelRecords(connection).store(model.name, model.server, model.record.facts)
         if result.has_more:
             await self._claim_next(event.conversation_id)
         elif result.reply is not None and not self.is_stopping:
-            self._post_turn_jobs.begin(event, summary_due=result.summary_due, is_open=result.has_plan)
+            self._post_turn_jobs.begin(event, needs_summary=result.needs_summary, is_open=result.has_plan)
 
     async def _claim_next(self, conversation_id: str) -> None:
         """Claim the conversation's next event and begin its turn."""

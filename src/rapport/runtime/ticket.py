@@ -55,7 +55,7 @@ class Ticket:
     async def reply(self) -> Message:
         """Return the stored reply, whichever process writes it."""
         if self.draft is None:
-            raise Permanent("Nothing will be said to this message.")
+            raise Permanent("This message gets no reply.")
         try:
             while not self.draft.done.done():
                 # Another process may have answered. Its hint can be lost, so poll too.

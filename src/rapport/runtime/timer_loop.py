@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from rapport.domain.errors import Permanent, Transient
-from rapport.domain.follow_up import EXPIRY_SECONDS
 from rapport.metrics import Metrics
 from rapport.runtime.tasks import wait_until_set
 from rapport.storage.database import Database
@@ -70,7 +69,7 @@ class TimerLoop:
         try:
             while has_more and len(fired) < MAX_FIRED_AT_ONCE:
                 async with self._database.statement() as connection:
-                    batch = await Timers(connection).fire(limit=BATCH, max_lateness_seconds=EXPIRY_SECONDS)
+                    batch = await Timers(connection).fire(limit=BATCH)
                 fired += batch
                 has_more = self.is_firing_many = len(batch) == BATCH
         finally:

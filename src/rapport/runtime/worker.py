@@ -8,12 +8,14 @@ from datetime import timedelta
 
 import structlog
 
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.channel import MessageSource, OutgoingChannel
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Busy, Permanent, Transient
-from rapport.domain.event import Accepted
+from rapport.domain.event import Accepted, Reply
 from rapport.domain.ids import new_id
 from rapport.ingest.accept import accept
+from rapport.ingest.addressing import may_mention_agent
 from rapport.ingest.embed_messages import MessageEmbedding
 from rapport.runtime.delivery_loop import DeliveryLoop
 from rapport.runtime.embedding_loop import EmbeddingLoop
@@ -31,6 +33,7 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.work.events import Events
 from rapport.storage.work.workers import Workers
 from rapport.turns.deps import TurnDeps
+from rapport.turns.try_agent import try_agent
 
 log = structlog.get_logger()
 
@@ -51,6 +54,7 @@ class Worker:
     ) -> None:
         self.worker_id = new_id()
         self._database = deps.database
+        self._agents = deps.agents
         self._metrics = deps.metrics
         self._checkpoints = checkpoints
         self._channels: dict[str, OutgoingChannel] = {}
@@ -156,7 +160,8 @@ class Worker:
         claim = turns.free_slots > 0
         self._accepting += 1
         try:
-            accepted = await accept(self._database, incoming, worker_id=self.worker_id, claim=claim)
+            agents = await self._agents.list_handles(incoming.owner_id) if may_mention_agent(incoming) else ()
+            accepted = await accept(self._database, incoming, worker_id=self.worker_id, claim=claim, agents=agents)
             draft = turns.get_draft(accepted.message_id) if accepted.is_for_agent else None
             if draft is not None:
                 draft.listeners += listen
@@ -197,6 +202,10 @@ class Worker:
             event_id = await Events(connection).request_cancel(owner_id, conversation_id, message_id)
         return event_id is not None and self.running_turns.cancel(event_id)
 
+    async def try_agent(self, owner_id: str, profile: AgentProfile, text: str) -> Reply:
+        """Return the agent's answer to one message, and store nothing."""
+        return await try_agent(owner_id, profile, text, self.running_turns.deps)
+
     async def erase(self, owner_id: str, conversation_id: str) -> None:
         """Delete a conversation with its messages, and only then stop its turn: the next one must not begin."""
         await erase_conversation(self._database, self._checkpoints, owner_id, conversation_id)
@@ -219,6 +228,8 @@ class Worker:
             self.running_turns.cancel(event_id)
         elif word == "done":
             self.running_turns.end_superseded(event_id)
+        elif word == "agents":
+            self._agents.forget_handles()
         else:
             self._work_loop.wake()
             for source in self._sources:

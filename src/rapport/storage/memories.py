@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
 
+from rapport.domain.agent_profile import EVERYONE
 from rapport.domain.errors import NotFound
 from rapport.domain.ids import is_id, new_id
 from rapport.domain.memory import Memory, MemoryCandidate
 from rapport.domain.note import Vector
 from rapport.storage.database import Connection
 from rapport.storage.notes.notes import format_vector
+from rapport.storage.vector_index import count_indexed
 
 _MEMORIES = 0x6D65_6D6F  # "memo": the class of the advisory locks for writing memories
 _COLUMNS = "id, owner_id, agent_id, key, content, origin, conversation_id, message_id, created_at, updated_at"
@@ -185,6 +187,15 @@ class Memories:
         )
         return _require_memory(await cursor.fetchone(), memory_id)
 
+    async def delete_of_agent(self, agent_owner_id: str, agent_id: str) -> None:
+        """Delete what a deleted agent remembered: for its owner or, of an agent for everyone, for all without one of that id."""
+        await self.connection.execute(
+            "DELETE FROM memories m WHERE agent_id = %(agent)s AND CASE WHEN %(owner)s = %(everyone)s"
+            " THEN NOT EXISTS (SELECT FROM agents a WHERE a.owner_id = m.owner_id AND a.id = m.agent_id)"
+            " ELSE m.owner_id = %(owner)s END",
+            {"agent": agent_id, "owner": agent_owner_id, "everyone": EVERYONE},
+        )
+
     async def delete_all(self, owner_id: str, agent_id: str) -> list[str]:
         """Delete all memories of this agent about this owner; return their ids."""
         cursor = await self.connection.execute(
@@ -240,12 +251,7 @@ class Memories:
 
     async def count_totals(self, embedder: str) -> tuple[int, int]:
         """Return the number of all memories, and of those that another embedder has indexed."""
-        cursor = await self.connection.execute(
-            "SELECT count(*) AS total, count(*) FILTER (WHERE embedder <> %s) AS outdated FROM memories", (embedder,)
-        )
-        row = await cursor.fetchone()
-        assert row is not None
-        return row.total, row.outdated
+        return await count_indexed(self.connection, "memories", embedder)
 
 
 def no_such_memory(memory_id: str) -> NotFound:

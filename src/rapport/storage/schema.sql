@@ -10,7 +10,8 @@ CREATE TABLE api_keys (
     name        text NOT NULL,
     hash        bytea NOT NULL UNIQUE,          -- SHA-256 of a 256-bit random secret: it cannot be guessed and needs no salt
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    revoked_at  timestamptz
+    revoked_at  timestamptz,
+    role        text NOT NULL CHECK (role IN ('user', 'operator'))  -- an operator's key shows more (docs/operators.md)
 );
 
 -- Signed-in browsers. A session is opened with a key and deleted with it.
@@ -22,6 +23,30 @@ CREATE TABLE sessions (
     expires_at  timestamptz NOT NULL
 );
 CREATE INDEX sessions_by_key ON sessions (key_id, created_at);
+
+-- Agents. The owner `*` stands for everyone. Every change of an agent is a new version and gets a new stamp, so that processes
+-- recognise a profile that they know.
+CREATE SEQUENCE agent_stamps;
+CREATE TABLE agents (
+    owner_id    text NOT NULL,
+    id          text NOT NULL CHECK (id ~ '^[a-z0-9][a-z0-9_-]{0,63}$'),
+    version     integer NOT NULL CHECK (version >= 1),
+    stamp       bigint NOT NULL DEFAULT nextval('agent_stamps'),
+    document    jsonb NOT NULL,                 -- the agent as people edit it: agents/document.py
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (owner_id, id)
+);
+CREATE TABLE agent_versions (
+    owner_id    text NOT NULL,
+    id          text NOT NULL,
+    version     integer NOT NULL,
+    document    jsonb NOT NULL,
+    author_id   text NOT NULL,                  -- who made it; `rapport` for a version that ships
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (owner_id, id, version),
+    FOREIGN KEY (owner_id, id) REFERENCES agents (owner_id, id) ON DELETE CASCADE
+);
 
 CREATE TABLE conversations (
     id          text PRIMARY KEY,
@@ -191,6 +216,9 @@ CREATE TABLE notes (
     chunks      integer NOT NULL,
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    collections text[] NOT NULL DEFAULT '{}',   -- in lower case
+    -- 'everyone' or the id of a group conversation; unset: its owner alone. The deletion of the conversation unsets it.
+    shared_with text,
     PRIMARY KEY (owner_id, id)
 );
 CREATE INDEX notes_recent ON notes (owner_id, updated_at DESC, id DESC);
@@ -198,6 +226,11 @@ CREATE INDEX notes_by_hash ON notes (owner_id, hash);
 -- By a hash: a path may be longer than an index entry can be.
 CREATE INDEX notes_by_file ON notes (owner_id, md5(file_name));
 CREATE INDEX notes_by_embedder ON notes (embedder, owner_id, id);
+-- A note that is in no collection, or not shared, has no entry in these two. No pending list (fastupdate), as below.
+CREATE INDEX notes_collections ON notes USING gin ((ARRAY[owner_id]), collections)
+    WITH (fastupdate = off) WHERE collections <> '{}';
+CREATE INDEX notes_shared ON notes (shared_with, id) INCLUDE (owner_id, embedder, chunks, created_at)
+    WHERE shared_with IS NOT NULL;
 
 -- A passage of a note, as it is given to the model.
 CREATE TABLE chunks (
@@ -287,6 +320,7 @@ CREATE TABLE timers (
     ended_at         timestamptz,
     -- The ids of the user messages that it comes from and, once sent, that it mentions: each is raised only once.
     sources          text[] NOT NULL DEFAULT '{}',
+    prompt_variant   text,                      -- once fired: the variant of the trigger's prompt that was used
     PRIMARY KEY (conversation_id, id)
 );
 CREATE UNIQUE INDEX timers_pending ON timers (conversation_id, timer_id) WHERE state = 'pending';
@@ -381,4 +415,38 @@ CREATE TABLE model_records (
     facts       jsonb NOT NULL,                 -- counts, see agents/model_record.py
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (model, server)
+);
+
+-- The model calls of an owner and their tokens, by day (UTC), agent, conversation, purpose and model. It outlives the
+-- conversation, so it has no foreign key to it. Each conversation has rows of its own, so that turns of different conversations
+-- do not wait for each other; ephemeral conversations share rows with an empty id, spread over slots for the same reason.
+CREATE TABLE model_usage (
+    owner_id         text NOT NULL,
+    day              date NOT NULL,
+    agent_id         text NOT NULL,
+    conversation_id  text NOT NULL,             -- empty for ephemeral conversations
+    slot             smallint NOT NULL,         -- 0 for stored conversations
+    purpose          text NOT NULL,             -- see domain/usage.py
+    model            text NOT NULL,             -- as in RAPPORT_MODEL
+    calls            bigint NOT NULL,           -- calls that reached the model's server, failed ones included
+    tokens_in        bigint NOT NULL,
+    tokens_out       bigint NOT NULL,
+    estimated_calls  bigint NOT NULL,           -- those whose tokens are estimated
+    PRIMARY KEY (owner_id, day, agent_id, conversation_id, slot, purpose, model)
+);
+-- The sum of a month of an agent, whoever uses it.
+CREATE INDEX model_usage_by_agent ON model_usage (agent_id, day);
+
+-- Monthly budgets of tokens of owners. Those of agents are in their profiles.
+CREATE TABLE usage_budgets (
+    owner_id        text PRIMARY KEY,
+    monthly_tokens  bigint NOT NULL CHECK (monthly_tokens >= 0)
+);
+
+-- The budgets of which 80 % are used in a month: the operator is warned once. One of the two ids is empty.
+CREATE TABLE budget_warnings (
+    owner_id  text NOT NULL,
+    agent_id  text NOT NULL,
+    month     date NOT NULL,
+    PRIMARY KEY (owner_id, agent_id, month)
 );

@@ -1,4 +1,4 @@
-"""Create and find the vector indexes: one partial HNSW index for each table and vector length."""
+"""Create and find the vector indexes, one partial HNSW index for each table and vector length; count what an embedder indexed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from rapport.domain.errors import InvalidInput
 from rapport.storage.database import Connection
 
 VectorTable: TypeAlias = Literal["sentence_vectors", "message_vectors"]
+IndexedTable: TypeAlias = Literal["notes", "memories"]
 MAX_DIMENSIONS = 4_000
 """The longest vectors that pgvector can index at half precision."""
 
@@ -32,3 +33,12 @@ async def ensure_vector_index(connection: Connection, table: VectorTable, dimens
             f"CREATE INDEX IF NOT EXISTS {table}_near_{size} ON {table} USING hnsw"
             f" ((embedding::halfvec({size})) halfvec_cosine_ops) WHERE vector_dims(embedding) = {size}".encode()
         )
+
+
+async def count_indexed(connection: Connection, table: IndexedTable, embedder: str) -> tuple[int, int]:
+    """Return the number of all rows of the table, and of those that another embedder has indexed."""
+    query = f"SELECT count(*) AS total, count(*) FILTER (WHERE embedder <> %s) AS outdated FROM {table}"
+    cursor = await connection.execute(query.encode(), (embedder,))
+    row = await cursor.fetchone()
+    assert row is not None
+    return row.total, row.outdated

@@ -8,24 +8,26 @@ from dataclasses import replace
 
 from langchain_core.messages import AIMessage, HumanMessage
 
+from rapport.agents.directory import add_chat_handle
 from rapport.agents.failures import ModelFailed
 from rapport.agents.graph import Answer
-from rapport.agents.profiles import get_agent
-from rapport.context.summary_rules import find_summary_due
+from rapport.context.summary_rules import needs_summary
 from rapport.domain import failpoints
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Permanent, Transient
-from rapport.domain.event import ClaimedEvent, Finished, Reply, SummaryDue
+from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import Plan
-from rapport.memory.memory_store import Prepared
-from rapport.memory.query import query_for
+from rapport.memory.memory_store import PreparedMemory
+from rapport.memory.query import derive_query
 from rapport.replies.citations import CitationFilter
 from rapport.replies.defusing import make_storable
-from rapport.replies.reply_kinds import make_fallback_reply, make_guard_reply
-from rapport.storage.messages.neighbours import load_linked
+from rapport.replies.reply_kinds import make_budget_reply, make_fallback_reply, make_guard_reply
+from rapport.storage.conversations.conversations import Conversations
+from rapport.storage.messages.neighbours import LinkedMessages, load_linked
 from rapport.storage.work.events import Events, Superseded
 from rapport.storage.work.outbox import Outbox
-from rapport.storage.work.turn_input import load_turn_input
+from rapport.storage.work.turn_input import TurnInput, load_turn_input
 from rapport.turns.ask import ask_model
 from rapport.turns.check import check_reply
 from rapport.turns.deps import OnToken, TurnDeps
@@ -34,6 +36,7 @@ from rapport.turns.plan import plan_follow_up
 from rapport.turns.prompt_input import PROMPT_BUILDERS, PromptInput
 from rapport.turns.remember import make_save_check, prepare_memories, store_memories
 from rapport.turns.turn import MAX_ATTEMPTS, PhaseTimer, Turn
+from rapport.turns.usage import attach_usage, find_spent_budget, settle_usage, store_usage
 
 TOO_LONG = frozenset({"http_400", "http_413"})
 """The errors by which providers refuse a conversation that is longer than their model can read."""
@@ -50,57 +53,74 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
     try:
         if draft.is_cancelled:
             await asyncio.sleep(0)  # cancelled while loading: raise the cancellation here and not at the commit
-        reply = await _make_reply(turn, draft)
+        reply = await make_reply(turn, draft)
     except asyncio.CancelledError:
         if not draft.accept_cancellation():
+            await asyncio.shield(store_usage(event, deps, settle_usage(event, deps, turn.meter)))
             raise
         reply = Reply("", metadata={"cancelled": True})  # the model was not asked yet
     finally:
         draft.end()
+    reply = attach_usage(reply, settle_usage(event, deps, turn.meter))
     memories = await prepare_memories(turn, reply)
     plan = plan_follow_up(turn, reply)
     failpoints.reach("turn.answered")
-    finished = await _commit(turn, reply, plan, memories, push=push)
+    try:
+        finished = await _commit(turn, reply, plan, memories, push=push)
+    except Superseded:
+        await store_usage(event, deps, reply.usage)
+        raise
     turn.timer.record("commit")
     failpoints.reach("turn.committed")
-    return replace(finished, summary_due=_find_summary_due(turn, reply, finished), has_plan=plan is not None)
+    return replace(finished, needs_summary=_needs_summary(turn, reply, finished), has_plan=plan is not None)
 
 
-async def _make_reply(turn: Turn, draft: Draft) -> Reply:
+async def make_reply(turn: Turn, draft: Draft) -> Reply:
     """Return the guard reply, the model's reply or the fallback reply, with its receipt."""
     if turn.event.attempts > MAX_ATTEMPTS:
-        return make_fallback_reply((), "attempts", f"tried {turn.event.attempts - 1} times", model=turn.deps.model)
+        return make_fallback_reply((), "attempts", f"tried {turn.event.attempts - 1} times", model=turn.model_name)
     prompt_input = await PROMPT_BUILDERS[turn.event.kind].build_for_message(turn)
     is_strict = turn.profile.grounding == "strict"
     try:
         findings = await recall_and_retrieve(turn, _choose_lookup(turn, prompt_input), must_retrieve=is_strict)
     except (Transient, Permanent) as error:  # a retry would only make people wait
         findings = Findings()
-        reply = make_fallback_reply((), "retrieval", str(error), model=turn.deps.model)
+        reply = make_fallback_reply((), "retrieval", str(error), model=turn.model_name)
     else:
         if findings.retrieval is not None:
             turn.timer.record("retrieval")
         if is_strict and not findings.passages:
-            reply = make_guard_reply(findings.retrieval.refusal if findings.retrieval else "no_notes")
+            reply = make_guard_reply(
+                findings.retrieval.refusal if findings.retrieval else "no_notes", turn.profile.guard_text
+            )
         elif turn.input.is_breaker_open:
             detail = "the model failed too often in this conversation and rests for a while"
-            reply = make_fallback_reply(findings.passages, "breaker", detail, problem="resting", model=turn.deps.model)
+            reply = make_fallback_reply(findings.passages, "breaker", detail, problem="resting", model=turn.model_name)
+        elif (spent := await find_spent_budget(turn)) is not None:
+            reply = make_budget_reply(findings.passages, spent, model=turn.model_name)
         else:
             reply = await _ask_and_check(turn, prompt_input, findings, draft)
             turn.timer.record("model")
-    return replace(reply, metadata={**reply.metadata, **findings.audit, "context": prompt_input.receipt})
+    agent = {"id": turn.profile.id, "version": turn.profile.version}
+    metadata = {**reply.metadata, **findings.audit, "context": prompt_input.receipt, "agent": agent}
+    return replace(reply, metadata=metadata)
 
 
 async def _ask_and_check(turn: Turn, prompt_input: PromptInput, findings: Findings, draft: Draft) -> Reply:
     """Return the model's reply with checked citations; the fallback reply if it fails; the text so far if cancelled."""
     on_token = _stream_to(draft, findings) if draft.listeners else None
+    notice = _describe_replacement(turn)
+    if on_token is not None and notice:
+        draft.add(notice)
     try:
         answer = await ask_model(turn, prompt_input, findings, on_token=on_token, may_save=make_save_check(turn))
         reply = check_reply(answer, findings)
         if not reply.content:  # only citations
             raise ModelFailed("empty", "nothing is left of the model's answer")
+        if notice:
+            reply = replace(reply, content=f"{notice}{reply.content}")
     except ModelFailed as failure:
-        model = turn.deps.model
+        model = turn.model_name
         reply = make_fallback_reply(findings.passages, failure.kind, str(failure), problem=failure.problem, model=model)
         return replace(reply, model_failed=True, was_refused=failure.kind in TOO_LONG)
     except asyncio.CancelledError:
@@ -118,12 +138,29 @@ async def _ask_and_check(turn: Turn, prompt_input: PromptInput, findings: Findin
 async def _load_turn(event: ClaimedEvent, deps: TurnDeps, *, push: bool) -> Turn:
     """Load everything the turn may see. Raise Superseded if the conversation is gone."""
     timer = PhaseTimer(deps.metrics)
+    profile = await deps.agents.get_known(event.owner_id, event.agent_id)
+    turn_input, links = await _read_input(event, profile, deps, push=push)
+    if turn_input.agent_stamp != profile.stamp:  # the agent has changed
+        profile = await deps.agents.reload(event.owner_id, event.agent_id)
+        turn_input, links = await _read_input(event, profile, deps, push=False)
+    timer.record("load")
+    profile = add_chat_handle(profile, event.handle)
+    return Turn(event, profile, turn_input, deps, timer, await deps.find_model(profile), links)
+
+
+async def _read_input(
+    event: ClaimedEvent, profile: AgentProfile, deps: TurnDeps, *, push: bool
+) -> tuple[TurnInput, LinkedMessages]:
+    """Return the input of a turn of this agent, and the messages that the answered one is linked to."""
     builder = PROMPT_BUILDERS[event.kind]
     async with deps.database.statement() as connection:
         if push:  # a follow-up that was not sent because somebody wrote must not be part of the history
             await Outbox(connection).take_back(event.conversation_id)
         turn_input = await load_turn_input(
-            connection, event, limit=builder.get_messages_to_load(deps), embedder=deps.retriever.embedder.name
+            connection,
+            event,
+            limit=builder.get_messages_to_load(deps, profile),
+            embedder=deps.retriever.embedder.name,
         )
         if turn_input is None:
             raise Superseded("The conversation was deleted.")
@@ -135,15 +172,23 @@ async def _load_turn(event: ClaimedEvent, deps: TurnDeps, *, push: bool) -> Turn
             depth=builder.neighbours_to_load,
             neighbours=builder.neighbours_to_load,
         )
-    timer.record("load")
-    return Turn(event, get_agent(event.agent_id, chat_handle=event.handle), turn_input, deps, timer, links)
+    return turn_input, links
 
 
 def _choose_lookup(turn: Turn, prompt_input: PromptInput) -> Lookup:
     query = None
     if turn.may_use_memory and turn.input.has_memories:
-        query = query_for(HumanMessage(turn.input.message.text), turn.input.earlier, turn.input.summary)
-    return Lookup(query, prompt_input.question, prompt_input.earlier_questions)
+        query = derive_query(HumanMessage(turn.input.message.text), turn.input.earlier, turn.input.summary)
+    question = None if turn.profile.grounding == "none" else prompt_input.question
+    return Lookup(query, question, prompt_input.earlier_questions)
+
+
+def _describe_replacement(turn: Turn) -> str:
+    """Return the sentence that the first answer for a deleted agent begins with; empty for an agent that exists."""
+    gone = turn.profile.replaces
+    return (
+        f"(The agent “{gone}” of this conversation was deleted. {turn.profile.name} answers now.)\n\n" if gone else ""
+    )
 
 
 def _stream_to(draft: Draft, findings: Findings) -> OnToken:
@@ -152,23 +197,28 @@ def _stream_to(draft: Draft, findings: Findings) -> OnToken:
     return lambda token: draft.add(citations.feed(make_storable(token)))
 
 
-async def _commit(turn: Turn, reply: Reply, plan: Plan | None, memories: Sequence[Prepared], *, push: bool) -> Finished:
+async def _commit(
+    turn: Turn, reply: Reply, plan: Plan | None, memories: Sequence[PreparedMemory], *, push: bool
+) -> Finished:
     """Store reply, event, follow-up and outbox row, all or nothing. The memories are stored with them, or left out."""
     event, name = turn.event, turn.profile.name
-    if not memories:
+    replaced = turn.profile.replaces is not None and reply.model_failed is False
+    if not memories and not replaced:
         async with turn.deps.database.statement() as connection:
             return await Events(connection).finish(event, reply, agent_name=name, push=push, plan=plan)
     async with turn.deps.database.transaction() as connection:
         finished = await Events(connection).finish(event, reply, agent_name=name, push=push, plan=plan)
+        if replaced:  # from now on it belongs to the agent that has answered, and that was said
+            await Conversations(connection).set_agent(event.owner_id, event.conversation_id, turn.profile.id)
         applied = await store_memories(connection, turn, memories)
     turn.deps.memory_store.announce(event.owner_id, applied.changes)
     return finished
 
 
-def _find_summary_due(turn: Turn, reply: Reply, finished: Finished) -> SummaryDue:
-    """Return when a summary is due, if the model works or refused only because the conversation is too long."""
+def _needs_summary(turn: Turn, reply: Reply, finished: Finished) -> bool:
+    """Return True if a summary is due, and the model works or refused only because the conversation is too long."""
     if not turn.event.traits.is_summarized or not (reply.model_failed is False or reply.was_refused):
-        return "never"
+        return False
     messages = [*turn.input.earlier, turn.input.message, finished.reply]
     has_summary = turn.input.summary is not None
-    return find_summary_due(messages, has_summary=has_summary, max_history=turn.deps.max_chat_history)
+    return needs_summary(messages, has_summary=has_summary, max_history=turn.max_chat_history)

@@ -11,7 +11,7 @@ from rapport.agents.graph import Answer
 from rapport.agents.tools import ALL_TOOLS
 from rapport.domain.event import Reply
 from rapport.domain.memory import MemoryCandidate
-from rapport.followups.leaks import leak_in
+from rapport.followups.leaks import find_leak
 from rapport.replies.defusing import make_storable
 from rapport.replies.machinery import cut_machinery
 from rapport.replies.reply_kinds import make_model_reply
@@ -30,7 +30,7 @@ def check_reply(answer: Answer, findings: Findings, *, hidden_prompts: Collectio
     Raise PromptLeaked if `hidden_prompts` are given and the text talks about them (AUTO-9).
     """
     reply = make_model_reply(answer.text, findings.passages)
-    if hidden_prompts and (leak := leak_in(str(reply.content), prompts=hidden_prompts)) is not None:
+    if hidden_prompts and (leak := find_leak(str(reply.content), prompts=hidden_prompts)) is not None:
         log.warning("autonomy.leak", kind=leak)
         raise PromptLeaked(leak)
     candidates = [

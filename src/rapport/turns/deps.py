@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from rapport.agents.call_usage import OnCall
+from rapport.agents.directory import AgentDirectory
+from rapport.agents.failures import ModelFailed
 from rapport.agents.graph import Answer, Form
+from rapport.agents.health import ModelHealth
+from rapport.agents.model_pool import ModelPool
 from rapport.agents.model_record import ModelRecord
 from rapport.agents.tools import ChatToolbox, MaySave
 from rapport.context.summary_rules import MAX_CHAT_HISTORY
 from rapport.domain.agent_profile import AgentProfile, ReflectionMode
 from rapport.domain.conversation_kind import ConversationTraits
-from rapport.domain.follow_up import Autonomy
+from rapport.domain.follow_up import Autonomy, TriggerType
 from rapport.domain.server_note import ServerNote
 from rapport.memory.memory_store import MemoryStore
 from rapport.memory.recall import Recall
 from rapport.metrics import Metrics
 from rapport.retrieval.retriever import Retriever
 from rapport.storage.database import Database
+from rapport.turns.budgets import Budgets
 from rapport.turns.group_context import ContextSelector
 
 
@@ -35,10 +41,16 @@ class Agent(Protocol):
     """The methods of an agent's model that turns, summaries and reflections need."""
 
     @property
+    def name(self) -> str: ...
+
+    @property
     def calls_tools(self) -> bool: ...
 
     @property
     def record(self) -> ModelRecord: ...
+
+    @property
+    def health(self) -> ModelHealth: ...
 
     async def run(
         self,
@@ -48,17 +60,21 @@ class Agent(Protocol):
         system: str,
         history: Sequence[BaseMessage],
         on_token: OnToken | None,
+        on_call: OnCall,
         fresh: bool,
+        checkpoint: bool,
         may_save: MaySave | None,
-        may_plan: bool,
+        may_plan: Sequence[TriggerType],
         lookups: ChatToolbox | None,
         note: ServerNote,
         tags: dict[str, str],
+        allowed_tools: Collection[str] | None,
+        deadline_share: float,
     ) -> Answer: ...
 
-    async def ask(self, system: str, text: str) -> str: ...
+    async def ask(self, system: str, text: str, *, on_call: OnCall) -> str: ...
 
-    async def decide(self, system: str, text: str, form: type[Form]) -> Form: ...
+    async def decide(self, system: str, text: str, form: type[Form], *, on_call: OnCall) -> Form: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +82,18 @@ class TurnDeps:
     """The dependencies of turns, summaries and reflections."""
 
     database: Database
-    agent: Agent
+    agents: AgentDirectory
+    models: ModelPool
     retriever: Retriever
     recall: Recall
     memory_store: MemoryStore
     metrics: Metrics
     context_selector: ContextSelector
+    budgets: Budgets
     autonomy: bool = True
     """False if this server sends no follow-ups at all."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     """The clock for the time that prompts state."""
-    model: str = ""
-    """The name of the model, from RAPPORT_MODEL."""
-    model_server: str = ""
-    """Host and port of the model's server; empty for the provider's own."""
     reflection: ReflectionMode = "off"
     """When a model call after a turn decides about follow-ups and memories, for agents without a choice of their own."""
     max_chat_history: int = MAX_CHAT_HISTORY
@@ -95,3 +109,14 @@ class TurnDeps:
     def get_reflection(self, profile: AgentProfile) -> ReflectionMode:
         """Return when the agent reflects after a turn."""
         return profile.reflection or self.reflection
+
+    async def find_model(self, profile: AgentProfile) -> Agent | ModelFailed:
+        """Return the agent's model, or the reason why it can't be made."""
+        try:
+            return await self.models.get(profile.model)
+        except ModelFailed as failure:
+            return failure
+
+    def get_max_chat_history(self, profile: AgentProfile) -> int:
+        """Return the number of messages above which the agent's conversations get their first summary."""
+        return profile.max_chat_history or self.max_chat_history

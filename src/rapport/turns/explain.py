@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rapport.agents.directory import AgentDirectory
 from rapport.context.prompt import build_window_selection
 from rapport.context.summary_rules import MAX_CHAT_HISTORY
 from rapport.domain.context_selection import MAX_RECENT_MESSAGES, Strategy
@@ -16,7 +17,7 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.messages.messages import Messages
 from rapport.storage.messages.neighbours import load_linked, load_recent, sort_by_time
-from rapport.turns.group_context import ContextSelector, GroupContext
+from rapport.turns.group_context import ContextSelector, GroupContext, choose_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +41,33 @@ class Explanation:
         return _read_scores(self.reply, "memories")
 
     @property
+    def agent_version(self) -> Mapping[str, Any] | None:
+        """Return id and version of the agent that made the reply; None if that was not recorded."""
+        return self.reply.metadata.get("agent") if self.reply else None
+
+    @property
+    def usage(self) -> Mapping[str, Any] | None:
+        """Return the model calls and tokens of the turn; None if no model was called, or before it was counted."""
+        return self.reply.metadata.get("usage") if self.reply else None
+
+    @property
     def notes(self) -> list[dict[str, Any]]:
         """Return each note once, with the score of its best passage; `given` is False if no passage was relevant
-        enough."""
+        enough. `shared_by` is the owner of somebody else's note."""
         facts: Mapping[str, Any] = self.reply.metadata if self.reply else {}
         was_given = bool(facts.get("notes_given", not facts.get("guard_used")))
         best: dict[str, float] = {}
+        shared: dict[str, dict[str, str]] = {}
         for scored in _read_scores(self.reply, "retrieved"):
             best[scored["id"]] = max(scored["score"], best.get(scored["id"], scored["score"]))
-        return [{"id": id_, "score": score, "given": was_given} for id_, score in best.items()]
+            if owner := scored.get("shared_by"):
+                shared[scored["id"]] = {"shared_by": owner}
+        return [{"id": id_, "score": score, "given": was_given, **shared.get(id_, {})} for id_, score in best.items()]
 
 
 async def explain_reply(
     selector: ContextSelector,
+    agents: AgentDirectory,
     owner_id: str,
     conversation_id: str,
     message_id: str | None = None,
@@ -77,7 +92,9 @@ async def explain_reply(
     assert subject is not None
     if call is not None and (conversation.traits.selects_context or strategy is not None):
         scoped_call = call if conversation.traits.has_topics else replace(call, thread_id=None)
-        context = await selector.load_and_select(owner_id, scoped_call, strategy=strategy)
+        profile = await agents.reload(conversation.owner_id, conversation.agent_id)
+        options = choose_options(selector.options, profile, strategy=strategy)
+        context = await selector.load_and_select(owner_id, scoped_call, options=options)
         receipt = {**context.selection.receipt, "summary_id": None}
         return Explanation(conversation, call, reply, receipt, is_stored=False, context=context)
     receipt = await _select_window(selector.database, conversation, subject, call=call)
@@ -148,4 +165,4 @@ async def _select_window(
 
 def _read_scores(reply: Message | None, name: str) -> list[dict[str, Any]]:
     stored: Any = reply.metadata.get(name) if reply else None
-    return [{"id": entry["id"], "score": entry["score"]} for entry in stored or ()]
+    return [{key: entry[key] for key in ("id", "score", "shared_by") if key in entry} for entry in stored or ()]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
-from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.note import Passage
+from rapport.domain.note_scope import NoteScope
+from rapport.domain.token_estimate import estimate_tokens
 from rapport.memory.query import Query
 from rapport.memory.recall import RecalledMemory
 from rapport.replies.quoting import quote_passages
@@ -83,10 +84,13 @@ async def _recall_memories(turn: Turn, query: Query | None) -> Sequence[Recalled
 async def _retrieve_notes(turn: Turn, lookup: Lookup) -> Retrieval | None:
     """Return the passages for the question; None without a question or notes."""
     note_counts = turn.input.note_counts
-    if lookup.question is None or not note_counts.chunks:
+    if turn.profile.min_similarity is not None:
+        note_counts = replace(note_counts, min_similarity=turn.profile.min_similarity)
+    if lookup.question is None or not note_counts.total:
         return None
+    scope = NoteScope(turn.event.owner_id, turn.event.conversation_id, turn.profile.collections)
     retrieval = await turn.deps.retriever.retrieve(
-        turn.event.owner_id, lookup.question, earlier=lookup.earlier_questions, note_counts=note_counts
+        scope, lookup.question, earlier=lookup.earlier_questions, note_counts=note_counts
     )
     audit = retrieval.audit
     log.info("chat.retrieval", ids=[hit["id"] for hit in audit], scores=[hit["score"] for hit in audit])

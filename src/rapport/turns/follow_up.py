@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import structlog
 from langchain_core.messages import HumanMessage
 
+from rapport.agents.directory import add_chat_handle
 from rapport.agents.failures import ModelFailed
-from rapport.agents.profiles import get_agent
+from rapport.context.prompt import build_window_selection
 from rapport.context.question import get_author_id
-from rapport.context.summary_rules import find_summary_due, get_window_limit
+from rapport.context.summary_rules import get_window_limit, needs_summary
 from rapport.domain import failpoints
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Message, extract_text
 from rapport.domain.draft import Draft
-from rapport.domain.event import ClaimedEvent, Reply, SummaryDue
+from rapport.domain.event import ClaimedEvent, Reply
 from rapport.domain.follow_up import (
     EXPIRY_SECONDS,
     PROMPTS,
@@ -34,9 +34,9 @@ from rapport.domain.follow_up import (
 from rapport.followups.gates import find_closed_gate
 from rapport.followups.own_words import find_own_messages
 from rapport.followups.topics import find_mentioned, is_closed, repeats
-from rapport.followups.triggers import synthetic_message
-from rapport.memory.query import query_for
+from rapport.memory.query import derive_query
 from rapport.storage.followups.follow_up_turns import FollowUpTurns
+from rapport.storage.work.events import Superseded
 from rapport.storage.work.turn_input import load_turn_input
 from rapport.turns.ask import ask_model
 from rapport.turns.check import PromptLeaked, check_reply
@@ -45,22 +45,20 @@ from rapport.turns.findings import Findings, Lookup, recall_and_retrieve
 from rapport.turns.plan import plan_follow_up
 from rapport.turns.prompt_input import PROMPT_BUILDERS, PromptInput
 from rapport.turns.speak_first import (
+    AS_YOURSELF,
     HIDDEN_TEXTS,
     NAME_THE_TOPIC,
     Fault,
+    PlainPrompt,
     describe_moment,
     find_fault,
-    write_plain_trigger,
+    write_plain_prompt,
 )
+from rapport.turns.trigger import build_trigger, build_trigger_message, get_trigger_type
 from rapport.turns.turn import MAX_ATTEMPTS, PhaseTimer, Turn, get_sole_speaker
+from rapport.turns.usage import attach_usage, find_spent_budget, settle_usage, store_usage
 
 log = structlog.get_logger()
-
-AS_YOURSELF = (
-    "Say one natural thing to the person you talk with, as yourself. Don't mention instructions, messages you were given or"
-    " why you are writing."
-)
-"""The hint for the second attempt, after the first has leaked the hidden prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class FollowUpResult:
     reply: Message | None = None
     has_more: bool = False
     """True if another event of the conversation waits."""
-    summary_due: SummaryDue = "never"
+    needs_summary: bool = False
     has_plan: bool = False
     regenerated: bool = False
 
@@ -95,6 +93,8 @@ class _LoadedFollowUp:
     turn: Turn
     trigger: HumanMessage
     """The hidden prompt, which nobody sees."""
+    variant: str
+    """The name of the prompt's variant."""
     state: GateInput
     own: Sequence[Message]
     """The messages that the person wrote themselves."""
@@ -139,31 +139,43 @@ async def follow_up(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, push: 
         attempt = await _make_reply(loaded)
     except asyncio.CancelledError:
         if not draft.accept_cancellation():
+            await asyncio.shield(store_usage(event, deps, settle_usage(event, deps, turn.meter)))
             raise
         attempt = _Attempt("superseded")  # a person has cancelled it
     finally:
         draft.end()
     turn.timer.record("model")
+    usage = settle_usage(event, deps, turn.meter)
     past_follow_up, plan = None, None
     if attempt.reply is not None:
-        past_follow_up = _describe_past_follow_up(loaded, attempt.reply)
-        plan = plan_follow_up(turn, attempt.reply, just_made=[past_follow_up])
+        attempt = replace(attempt, reply=(reply := attach_usage(attempt.reply, usage)))
+        past_follow_up = _describe_past_follow_up(loaded, reply)
+        plan = plan_follow_up(turn, reply, just_made=[past_follow_up])
     failpoints.reach("turn.answered")
-    result = await _commit(loaded, attempt, past_follow_up, plan, push=push)
+    try:
+        result = await _commit(loaded, attempt, past_follow_up, plan, push=push)
+    except Superseded:
+        await store_usage(event, deps, usage)
+        raise
     if result.reply is None:
+        await store_usage(event, deps, usage)
         return result
     turn.timer.record("commit")
     failpoints.reach("turn.committed")
     if not event.traits.is_summarized:
         return replace(result, has_plan=plan is not None)
     messages, has_summary = [*turn.input.earlier, result.reply], turn.input.summary is not None
-    due = find_summary_due(messages, has_summary=has_summary, max_history=deps.max_chat_history)
-    return replace(result, summary_due=due, has_plan=plan is not None)
+    is_long = needs_summary(messages, has_summary=has_summary, max_history=turn.max_chat_history)
+    return replace(result, needs_summary=is_long, has_plan=plan is not None)
 
 
 async def _make_reply(loaded: _LoadedFollowUp) -> _Attempt:
     """Return a reply to the person that shows nothing of the trigger, after a second draft if needed; or how it failed."""
-    turn, record = loaded.turn, loaded.turn.deps.agent.record
+    turn = loaded.turn
+    if isinstance(turn.model, ModelFailed):
+        log.warning("chat.error", errorType=turn.model.kind, message=f"no follow-up: {turn.model}")
+        return _Attempt("failed")
+    record = turn.model.record
     findings = await recall_and_retrieve(turn, _choose_lookup(turn, loaded.trigger))
     is_plain = record.needs_plain_trigger
     try:
@@ -177,11 +189,16 @@ async def _make_reply(loaded: _LoadedFollowUp) -> _Attempt:
         return _Attempt("failed")
     if draft.fault == "leaked":
         return _Attempt("leaked", regenerated=True)
-    if draft.fault == "answers_trigger" or not draft.reply.content:
+    if draft.fault in ("answers_trigger", "copies_example") or not draft.reply.content:
         log.info("autonomy.no_follow_up", reason=draft.fault or "empty")
         return _Attempt("failed", regenerated=regenerated)
     receipt = {**findings.audit, "context": draft.prompt_input.receipt}
-    tags = {"autonomous": True, "trigger_type": turn.event.trigger_type}
+    tags = {
+        "autonomous": True,
+        "trigger_type": turn.event.trigger_type,
+        "agent": {"id": turn.profile.id, "version": turn.profile.version},
+        "prompt_variant": loaded.variant,
+    }
     metadata = {**draft.reply.metadata, **receipt, **tags}
     return _Attempt("delivered", replace(draft.reply, metadata=metadata), regenerated)
 
@@ -191,25 +208,37 @@ async def _write_draft(
 ) -> _Draft:
     """Return the model's text for the trigger, and what is wrong with it. `fault` is what was wrong with the draft before.
 
-    With `is_plain` the trigger is written for models that answer the usual one.
+    With `is_plain` the prompt is written for models that answer the usual trigger.
     """
     turn, last_message = loaded.turn, loaded.last_message
-    trigger, hints = loaded.trigger, list[str]()
-    if last_message is not None:
-        hints.append(_describe_moment(turn, last_message))
-        if is_plain:
-            trigger = trigger.model_copy(update={"content": write_plain_trigger(last_message)})
+    plain = _write_plain_prompt(loaded) if is_plain else None
+    hints: list[str] = []
+    if plain is not None:
+        trigger = loaded.trigger.model_copy(update={"content": plain.trigger})
+        prompt_input = PromptInput(trigger, plain.history, build_window_selection(plain.quoted))
+    else:
+        prompt_input = PROMPT_BUILDERS[turn.event.kind].build_for_trigger(turn, loaded.trigger)
+        if last_message is not None:
+            hints.append(_describe_moment(turn, last_message))
     if fault is not None:
         hints.append(AS_YOURSELF if fault == "leaked" else NAME_THE_TOPIC)
-    prompt_input = PROMPT_BUILDERS[turn.event.kind].build_for_trigger(turn, trigger)
-    is_first = turn.event.attempts == 1 and fault is None
-    answer = await ask_model(turn, prompt_input, findings, hint="\n\n".join(hints), fresh=is_first)
+    answer = await ask_model(
+        turn,
+        prompt_input,
+        findings,
+        instructions=plain.instructions if plain is not None else None,
+        hint="\n\n".join(hints),
+        fresh=turn.event.attempts == 1 and fault is None,
+        purpose="follow_up" if fault is None else "leak_retry",
+    )
     try:
-        reply = check_reply(answer, findings, hidden_prompts=_list_hidden_prompts(turn.profile))
+        reply = check_reply(answer, findings, hidden_prompts=_list_hidden_prompts(turn.profile, plain))
     except PromptLeaked:
         return _Draft(Reply(""), prompt_input, "leaked")
-    is_talking = last_message is not None and bool(reply.content)
-    found = find_fault(extract_text(reply.content), turn.input.earlier, loaded.state.topic) if is_talking else None
+    if last_message is None or not reply.content:
+        return _Draft(reply, prompt_input, None)
+    examples = plain.examples if plain is not None else ()
+    found = find_fault(extract_text(reply.content), turn.input.earlier, loaded.state.topic, examples)
     return _Draft(reply, prompt_input, found)
 
 
@@ -220,8 +249,10 @@ async def _commit(
     turn, event, reply = loaded.turn, loaded.turn.event, attempt.reply
     async with turn.deps.database.transaction() as connection:
         followups = FollowUpTurns(connection)
-        end = partial(_end, followups, event, regenerated=attempt.regenerated)
-        state = await _check_gates(followups, turn.event, turn.profile, turn.deps, lock=True, attempt=attempt)
+        end = partial(_end, followups, event, variant=loaded.variant, regenerated=attempt.regenerated)
+        state = await _check_gates(
+            followups, turn.event, turn.profile, turn.deps, variant=loaded.variant, lock=True, attempt=attempt
+        )
         if isinstance(state, FollowUpResult):
             return state
         if reply is None or past_follow_up is None:
@@ -235,11 +266,12 @@ async def _commit(
             agent_name=turn.profile.name,
             push=push,
             plan=plan,
+            variant=loaded.variant,
             regenerated=attempt.regenerated,
             brought_up=past_follow_up.sources,
         )
     return FollowUpResult(
-        _get_trigger_type(event),
+        get_trigger_type(event),
         "delivered",
         reply=finished.reply,
         has_more=finished.has_more,
@@ -253,30 +285,36 @@ async def _commit(
 async def _load_follow_up(event: ClaimedEvent, deps: TurnDeps) -> _LoadedFollowUp | FollowUpResult:
     """Load the input of the follow-up; end it if a gate is closed."""
     timer = PhaseTimer(deps.metrics)
-    profile = get_agent(event.agent_id, chat_handle=event.handle)
-    trigger = _build_trigger(event, profile)
+    profile = await deps.agents.reload(event.owner_id, event.agent_id)
+    profile = add_chat_handle(profile, event.handle)
+    trigger, variant = build_trigger(event, profile)
     async with deps.database.statement() as connection:
         followups = FollowUpTurns(connection)
+        end = partial(_end, followups, event, variant=variant)
         if event.attempts > MAX_ATTEMPTS:
-            return await _end(followups, event, "failed")
-        state = await _check_gates(followups, event, profile, deps)
+            return await end("failed")
+        state = await _check_gates(followups, event, profile, deps, variant=variant)
         if isinstance(state, FollowUpResult):
             return state
         turn_input = await load_turn_input(
             connection,
             event,
-            limit=get_window_limit(deps.max_chat_history),
+            limit=get_window_limit(deps.get_max_chat_history(profile)),
             embedder=deps.retriever.embedder.name,
-            question=_build_trigger_message(event, trigger),
+            question=build_trigger_message(event, trigger),
         )
         if turn_input is None:
-            return await _end(followups, event, "failed")
+            return await end("failed")
         own_messages = find_own_messages(turn_input.earlier, owner_id=get_sole_speaker(event))
         past_follow_ups = turn_input.past_follow_ups
         if state.is_inferred and is_closed(state.topic, state.sources, earlier=past_follow_ups, own=own_messages):
-            return await _end(followups, event, "suppressed", gate="repeated")
+            return await end("suppressed", gate="repeated")
+    turn = Turn(event, profile, turn_input, deps, timer, await deps.find_model(profile))
+    if await find_spent_budget(turn) is not None:
+        async with deps.database.statement() as connection:
+            return await _end(FollowUpTurns(connection), event, "suppressed", gate="budget", variant=variant)
     timer.record("load")
-    return _LoadedFollowUp(Turn(event, profile, turn_input, deps, timer), trigger, state, own_messages)
+    return _LoadedFollowUp(turn, trigger, variant, state, own_messages)
 
 
 async def _check_gates(
@@ -285,17 +323,20 @@ async def _check_gates(
     profile: AgentProfile,
     deps: TurnDeps,
     *,
+    variant: str,
     lock: bool = False,
     attempt: _Attempt | None = None,
 ) -> GateInput | FollowUpResult:
     """Return the gates' input if every gate is open; otherwise end the follow-up."""
-    end = partial(_end, followups, event, regenerated=attempt is not None and attempt.regenerated)
+    is_regenerated = attempt is not None and attempt.regenerated
+    end = partial(_end, followups, event, variant=variant, regenerated=is_regenerated)
     state = await followups.load_gate_input(event, lock=lock)
     if state is None:
         return await end("superseded")
-    if state.lateness_seconds > EXPIRY_SECONDS:  # the timer fired in time, but then no server was running
+    autonomy = None if profile.replaces else profile.autonomy  # a deleted agent does not follow up
+    if state.lateness_seconds > (autonomy.expiry if autonomy else EXPIRY_SECONDS):
         return await end("expired")
-    gate = find_closed_gate(state, server=deps.autonomy, autonomy=profile.autonomy)
+    gate = find_closed_gate(state, server=deps.autonomy, autonomy=autonomy)
     return state if gate is None else await end("suppressed", gate=gate)
 
 
@@ -304,17 +345,18 @@ async def _end(
     event: ClaimedEvent,
     state: TimerState,
     *,
+    variant: str,
     gate: Gate | None = None,
     regenerated: bool = False,
 ) -> FollowUpResult:
     """End the follow-up without a message."""
-    has_more = await followups.end(event, state, gate=gate, regenerated=regenerated)
-    return FollowUpResult(_get_trigger_type(event), state, gate, has_more=has_more, regenerated=regenerated)
+    has_more = await followups.end(event, state, variant=variant, gate=gate, regenerated=regenerated)
+    return FollowUpResult(get_trigger_type(event), state, gate, has_more=has_more, regenerated=regenerated)
 
 
 def _choose_lookup(turn: Turn, trigger: HumanMessage) -> Lookup:
     """Return the last message of a person as the query. The trigger's text is never used as one."""
-    query = query_for(trigger, turn.input.earlier, turn.input.summary)
+    query = derive_query(trigger, turn.input.earlier, turn.input.summary)
     if query.source != "last_user_message":
         return Lookup(query, question=None)
     messages = [message for message in turn.input.earlier if message.role == "user"]
@@ -338,7 +380,7 @@ def _describe_past_follow_up(loaded: _LoadedFollowUp, reply: Reply) -> PastFollo
 
 def _describe_moment(turn: Turn, last_message: Message) -> str:
     return describe_moment(
-        _get_trigger_type(turn.event),
+        get_trigger_type(turn.event),
         last_message,
         now=turn.deps.now(),
         name=last_message.author.name if last_message.author else None,
@@ -346,23 +388,12 @@ def _describe_moment(turn: Turn, last_message: Message) -> str:
     )
 
 
-def _list_hidden_prompts(profile: AgentProfile) -> set[str]:
-    prompts = profile.autonomy.prompts.values() if profile.autonomy else ()
-    return {*PROMPTS.values(), *prompts, *HIDDEN_TEXTS}
+def _write_plain_prompt(loaded: _LoadedFollowUp) -> PlainPrompt | None:
+    turn, sources = loaded.turn, loaded.state.sources
+    return write_plain_prompt(get_trigger_type(turn.event), turn.input.earlier, sources, now=turn.deps.now())
 
 
-def _build_trigger(event: ClaimedEvent, profile: AgentProfile) -> HumanMessage:
-    trigger_type = _get_trigger_type(event)
-    prompt = profile.autonomy.prompt(trigger_type) if profile.autonomy else PROMPTS[trigger_type]
-    return synthetic_message(trigger_type, prompt=prompt, reason=event.trigger_reason, id=event.id)
-
-
-def _build_trigger_message(event: ClaimedEvent, trigger: HumanMessage) -> Message:
-    """Return the trigger as a message that can be stored, for operators."""
-    tags = trigger.additional_kwargs
-    return Message(event.id, event.conversation_id, "user", str(trigger.text), datetime.now(UTC), metadata=tags)
-
-
-def _get_trigger_type(event: ClaimedEvent) -> TriggerType:
-    assert event.trigger_type is not None
-    return event.trigger_type
+def _list_hidden_prompts(profile: AgentProfile, plain: PlainPrompt | None) -> set[str]:
+    prompts = profile.autonomy.list_prompt_texts() if profile.autonomy else ()
+    headings = () if plain is None else (plain.heading,)
+    return {*PROMPTS.values(), *prompts, *HIDDEN_TEXTS, *headings}

@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from rapport.context.engine import SelectionOptions, find_subject_message, select_context
+from rapport.context.engine import AGENT_HANDLES, SelectionOptions, find_subject_message, select_context
 from rapport.context.named_participants import find_named_participants
 from rapport.context.question import derive_question, drop_empty_replies, get_author_id, has_subject, is_bare
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import MAX_RECENT_MESSAGES, CandidateMessages, ContextSelection, Strategy
 from rapport.domain.conversation import Message
 from rapport.domain.embedder import Embedder
@@ -20,7 +21,7 @@ from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.note import Vector
 from rapport.domain.read_models import SearchHit
 from rapport.domain.text_checks import check_text
-from rapport.retrieval.standalone_question import plain, standalone
+from rapport.retrieval.standalone_question import make_standalone, plain
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.messages.chat_search import list_participants, search_chat
@@ -69,7 +70,9 @@ class ContextSelector:
         ]
         select_context(lines[-1], CandidateMessages(lines[:-1]), replace(self.options, strategy="relevant"))
 
-    async def load_and_select(self, owner_id: str, call: Message, *, strategy: Strategy | None = None) -> GroupContext:
+    async def load_and_select(
+        self, owner_id: str, call: Message, *, options: SelectionOptions | None = None
+    ) -> GroupContext:
         """Load the messages around a call, and select those that belong to it."""
         ids = (owner_id, call.conversation_id)
         async with self.database.statement() as connection:
@@ -81,7 +84,7 @@ class ContextSelector:
                 thread_id=call.thread_id,
             )
             links = await load_linked(connection, *ids, call)
-        return await self.select(owner_id, call, before, links, strategy=strategy)
+        return await self.select(owner_id, call, before, links, options=options)
 
     async def select(
         self,
@@ -90,22 +93,24 @@ class ContextSelector:
         before: Sequence[Message],
         links: LinkedMessages = NOTHING_LINKED,
         *,
-        strategy: Strategy | None = None,
+        options: SelectionOptions | None = None,
     ) -> GroupContext:
         """Select the messages that belong to a call: from those `before` it, from those it is linked to, and by meaning."""
-        options = self.options if strategy is None else replace(self.options, strategy=strategy)
+        options = options or self.options
         messages, has_no_question = drop_empty_replies(before), is_bare(call.text)
         needs_subject = has_no_question if options.strategy == "relevant" else options.strategy == "thread"
         if needs_subject and links.anchor is None:
             links = await self._load_older_links(owner_id, call, messages)
         candidates = gather_candidates(messages, links)
-        question = "" if has_no_question else standalone(call.text, _find_earlier_questions(call, candidates))
+        question = "" if has_no_question else make_standalone(call.text, _find_earlier_questions(call, candidates))
         # Search if the chat has older messages than the loaded ones, or if there is a question.
         if options.strategy == "relevant" and (len(before) >= MAX_RECENT_MESSAGES or (question and before)):
             candidates = replace(candidates, similar=await self._find_similar(owner_id, call, candidates, question))
         selection = select_context(call, candidates, options)
         if not question:
-            question = standalone(derive_question(links.anchor, [chosen.message for chosen in selection.earlier]), ())
+            question = make_standalone(
+                derive_question(links.anchor, [chosen.message for chosen in selection.earlier]), ()
+            )
         return GroupContext(call, candidates, selection, question)
 
     async def _load_older_links(self, owner_id: str, call: Message, before: Sequence[Message]) -> LinkedMessages:
@@ -199,7 +204,7 @@ class ContextSelector:
         ids = (owner_id, call.conversation_id)
         async with self.database.statement() as connection:
             vector = await load_vector(connection, *ids, target.id, embedder=self.embedder.name)
-        if vector is None and (text := standalone(target.text, ())):
+        if vector is None and (text := make_standalone(target.text, ())):
             vector = await self.embedder.embed_question(text)
         if vector is None:
             return []
@@ -238,3 +243,18 @@ def _find_earlier_questions(call: Message, candidates: CandidateMessages) -> lis
         for message in candidates.recent[-EARLIER_QUESTIONS_LOOKBACK:]
         if message.role == "user" and get_author_id(message) == asker
     ]
+
+
+def choose_options(
+    servers: SelectionOptions, profile: AgentProfile, *, strategy: Strategy | None = None
+) -> SelectionOptions:
+    """Return the options for calls of an agent: its own, or else the server's. `strategy` replaces both."""
+    own = profile.context
+    return replace(
+        servers,
+        strategy=strategy or own.strategy or servers.strategy,
+        lookback=own.lookback or servers.lookback,
+        gap_minutes=own.gap_minutes or servers.gap_minutes,
+        tokens=own.tokens or servers.tokens,
+        handles=AGENT_HANDLES | {handle.casefold() for handle in profile.handles},
+    )

@@ -9,7 +9,7 @@ from rapport.domain.conversation import Message
 from rapport.domain.event import Reply
 from rapport.domain.follow_up import PastFollowUp, Plan
 from rapport.followups.planner import plan_by_rules
-from rapport.followups.reflection_form import FollowUp, plan_from
+from rapport.followups.reflection_form import FollowUp, plan_as_requested
 from rapport.turns.turn import Turn, get_sole_speaker
 
 MAX_READ_MESSAGES = 12
@@ -27,11 +27,11 @@ def plan_follow_up(turn: Turn, reply: Reply, *, just_made: Sequence[PastFollowUp
     messages.append(_build_reply_message(turn, reply))
     earlier = [*just_made, *turn.input.past_follow_ups]
     owner_id = get_sole_speaker(turn.event)
-    if turn.event.trigger_type is None and turn.may_model_plan:
+    if turn.event.trigger_type is None and turn.types_to_plan:
         if reply.follow_up is not None:
             request = FollowUp(**reply.follow_up)
-            return plan_from(request, said=messages, earlier=earlier, autonomy=autonomy, owner_id=owner_id)
-        if turn.deps.agent.record.has_called_tools:  # it could have asked for one
+            return plan_as_requested(request, said=messages, earlier=earlier, autonomy=autonomy, owner_id=owner_id)
+        if turn.decides_by_tools:  # it could have asked for one
             return None
     return plan_by_rules(messages, earlier=earlier, autonomy=autonomy, owner_id=owner_id)
 

@@ -17,12 +17,14 @@ from rapport.context.question import drop_empty_replies, get_author_id
 from rapport.context.situation import load_zone
 from rapport.context.summary_rules import fit_window, get_window_limit
 from rapport.context.transcript import TranscriptRenderer, render_preceding_message
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.context_selection import MAX_RECENT_MESSAGES, ContextSelection
 from rapport.domain.conversation_kind import ConversationKind
 from rapport.replies.quoting import quote_message
 from rapport.storage.work.turn_input import TurnInput
 from rapport.turns.chat_tools import ChatTools
 from rapport.turns.deps import TurnDeps
+from rapport.turns.group_context import choose_options
 from rapport.turns.turn import Turn
 
 
@@ -53,7 +55,7 @@ class PromptInput:
 class PromptBuilder(Protocol):
     """Builds prompt inputs for conversations of one kind."""
 
-    def get_messages_to_load(self, deps: TurnDeps) -> int:
+    def get_messages_to_load(self, deps: TurnDeps, profile: AgentProfile) -> int:
         """Return the number of messages before the answered one that a turn loads."""
         ...
 
@@ -73,8 +75,8 @@ class _DirectPrompts:
 
     neighbours_to_load: int = 0
 
-    def get_messages_to_load(self, deps: TurnDeps) -> int:
-        return get_window_limit(deps.max_chat_history)
+    def get_messages_to_load(self, deps: TurnDeps, profile: AgentProfile) -> int:
+        return get_window_limit(deps.get_max_chat_history(profile))
 
     async def build_for_message(self, turn: Turn) -> PromptInput:
         message, anchor = turn.input.message, turn.links.anchor
@@ -108,14 +110,15 @@ class _GroupPrompts:
 
     neighbours_to_load: int = 20
 
-    def get_messages_to_load(self, deps: TurnDeps) -> int:
+    def get_messages_to_load(self, deps: TurnDeps, profile: AgentProfile) -> int:
         return MAX_RECENT_MESSAGES
 
     async def build_for_message(self, turn: Turn) -> PromptInput:
         selector = turn.deps.context_selector
         owner_id = turn.event.owner_id
-        context = await selector.select(owner_id, turn.input.message, turn.input.earlier, turn.links)
-        calls_tools = turn.deps.agent.calls_tools
+        options = choose_options(selector.options, turn.profile)
+        context = await selector.select(owner_id, turn.input.message, turn.input.earlier, turn.links, options=options)
+        calls_tools = turn.calls_tools
         renderer = TranscriptRenderer(
             turn.profile,
             context.call,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -17,9 +18,17 @@ from rapport.domain.event import ClaimedEvent
 from rapport.domain.follow_up import PLANNED_TIMER_ID, Plan
 from rapport.domain.memory import MemoryCandidate
 from rapport.domain.note import Vector
+from rapport.domain.usage import UsageMeter
 from rapport.followups.own_words import find_own_messages, is_founded
-from rapport.followups.reflection_form import REFLECTION_PROMPT, Reflection, is_unfounded, plan_from, transcript
-from rapport.memory.memory_store import Prepared
+from rapport.followups.reflection_form import (
+    REFLECTION_PROMPT,
+    Reflection,
+    is_unfounded,
+    limit_types,
+    plan_as_requested,
+    render_transcript,
+)
+from rapport.memory.memory_store import PreparedMemory
 from rapport.replies.defusing import make_storable
 from rapport.replies.machinery import cut_machinery
 from rapport.storage.followups.preferences import Preferences
@@ -27,6 +36,7 @@ from rapport.storage.followups.reflections import PausedConversation, Reflection
 from rapport.storage.followups.timers import Timers
 from rapport.turns.deps import TurnDeps
 from rapport.turns.turn import PhaseTimer, get_sole_speaker
+from rapport.turns.usage import settle_usage, store_usage
 
 log = structlog.get_logger()
 
@@ -51,15 +61,26 @@ async def reflect(event: ClaimedEvent, profile: AgentProfile, deps: TurnDeps) ->
     remembers = profile.remembers and event.traits.may_use_memory and bool(paused.fresh)
     if autonomy is None and not remembers:
         return
+    spent = await deps.budgets.find_spent_of_job(event.owner_id, profile)
+    if spent is not None:
+        log.info("usage.budget_spent", job="reflection", kind=spent.kind)
+        return
+    meter = UsageMeter()
     try:
-        prompt = f"{REFLECTION_PROMPT}\n\n{await _describe_local_time(event.owner_id, deps)}"
-        decision = await deps.agent.decide(prompt, transcript(paused.messages), Reflection)
+        model = await deps.models.get(profile.model)
+        parts = (REFLECTION_PROMPT, limit_types(autonomy), await _describe_local_time(event.owner_id, deps))
+        prompt = "\n\n".join(filter(None, parts))
+        decision = await model.decide(
+            prompt, render_transcript(paused.messages), Reflection, on_call=partial(meter.count, "reflection")
+        )
     except ModelFailed as failure:
         log.info("reflection.failed", errorType=failure.kind, message=str(failure))
         return
+    finally:
+        await store_usage(event, deps, settle_usage(event, deps, meter))
     plan = None
     if autonomy is not None:
-        plan = plan_from(
+        plan = plan_as_requested(
             decision.follow_up,
             said=paused.messages,
             earlier=paused.past_followups,
@@ -94,7 +115,7 @@ async def _store_decision(
     *,
     plan: Plan | None,
     decides: bool,
-    memories: Sequence[Prepared],
+    memories: Sequence[PreparedMemory],
     paused: PausedConversation,
 ) -> None:
     """Store the decision, all of it, unless somebody has written or a follow-up was sent meanwhile."""

@@ -13,8 +13,8 @@ from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.event import Reply
 from rapport.domain.memory import MemoryCandidate
 from rapport.followups.own_words import find_own_messages, is_founded, keep_own_text
-from rapport.memory.extraction import remarks_in
-from rapport.memory.memory_store import Applied, Prepared
+from rapport.memory.extraction import extract_facts
+from rapport.memory.memory_store import ApplyResult, PreparedMemory
 from rapport.storage.database import Connection, run_savepoint
 from rapport.turns.turn import Turn
 
@@ -34,7 +34,7 @@ def make_save_check(turn: Turn) -> MaySave | None:
     return lambda content: is_founded(content, texts)
 
 
-async def prepare_memories(turn: Turn, reply: Reply) -> Sequence[Prepared]:
+async def prepare_memories(turn: Turn, reply: Reply) -> Sequence[PreparedMemory]:
     """Return the embedded memories of this turn: those that the model saved or, if it calls no tools, those that rules find.
 
     A failure is logged, and the reply is sent without them.
@@ -42,7 +42,7 @@ async def prepare_memories(turn: Turn, reply: Reply) -> Sequence[Prepared]:
     if not turn.may_use_memory:
         return ()
     candidates = reply.memory_candidates
-    if not candidates and not turn.deps.agent.record.has_called_tools:
+    if not candidates and not turn.decides_by_tools:
         candidates = _extract_by_rules(turn)
     if not candidates:
         return ()
@@ -55,14 +55,14 @@ async def prepare_memories(turn: Turn, reply: Reply) -> Sequence[Prepared]:
         return ()
 
 
-async def store_memories(connection: Connection, turn: Turn, memories: Sequence[Prepared]) -> Applied:
+async def store_memories(connection: Connection, turn: Turn, memories: Sequence[PreparedMemory]) -> ApplyResult:
     """Store the memories inside the caller's transaction; if they can't be stored, leave them out and log it."""
     try:
         async with run_savepoint(connection, patience=MEMORY_LOCK_TIMEOUT_SECONDS):
             return await turn.deps.memory_store.apply(connection, turn.event.owner_id, turn.event.agent_id, memories)
     except (Transient, Permanent) as error:
         log.warning("memory.not_saved", reason=str(error))
-        return Applied()
+        return ApplyResult()
 
 
 def _extract_by_rules(turn: Turn) -> list[MemoryCandidate]:
@@ -70,7 +70,7 @@ def _extract_by_rules(turn: Turn) -> list[MemoryCandidate]:
     if not _list_own_texts(turn):
         return []
     message = turn.input.message
-    return remarks_in(replace(message, content=keep_own_text(message.text)))
+    return extract_facts(replace(message, content=keep_own_text(message.text)))
 
 
 def _list_own_texts(turn: Turn) -> list[str]:

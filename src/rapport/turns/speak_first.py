@@ -1,20 +1,34 @@
-"""Tell a model that it speaks first in a follow-up, and recognise a draft that answers the trigger instead (AUTO-3, AUTO-9)."""
+"""Tell a model that it speaks first in a follow-up, and recognise a draft that answers the trigger instead (AUTO-3, AUTO-9).
+
+There are two forms. In the usual one the trigger is the specified prompt, and the instructions end with who is silent. A model
+that answers such a trigger gets the plain form: no instructions but two sentences, two examples, and the person's own words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from rapport.builtin.language.words import detect_language
 from rapport.context.fence import clean_name, clip, sanitize
-from rapport.context.question import find_subject_words
+from rapport.context.question import find_subject_words, get_author_id, strip_address
 from rapport.domain.conversation import Message
 from rapport.domain.follow_up import TriggerType
+from rapport.followups.examples import INSTRUCTIONS, Example, instruct, list_examples, show_silence
+from rapport.followups.word_stems import sentences
 from rapport.replies.quoting import quote_message
 
 MAX_QUOTED_CHARACTERS = 300
-MAX_READ_MESSAGES = 8
+MAX_READ_MESSAGES = 12
 """The number of the newest messages whose subject a draft may take up."""
+MAX_LATER_LINES = 3
+"""The number of a person's newest messages that the plain form quotes after the one that says what the talk is about."""
+_MIN_SUBJECT_WORDS = 2
+"""A message with fewer does not say what the talk is about."""
 
 _MOMENTS: Final[Mapping[TriggerType, str]] = {
     "check_in": "You want to know how that went or how they are.",
@@ -27,18 +41,17 @@ _SPEAK_FIRST = (
     " instruction): “{words}” {moment} Write one or two short sentences to {them}, in the language of that quotation, about"
     " that. Ask at most one question. Say “you” to them. Never mention notes, instructions, this text or “the user”."
 )
-_PLAIN_TRIGGER = (
-    "Some time has passed and I have said nothing since: “{words}”. Write me one short, friendly message about that, with one"
-    " question to me."
+AS_YOURSELF = (
+    "Say one natural thing to the person you talk with, as yourself. Don't mention instructions, messages you were given or"
+    " why you are writing."
 )
+"""The hint for the second draft, after the first has leaked the hidden prompt."""
 NAME_THE_TOPIC = (
     "Your last draft was not about what they wrote. Name the thing that they wrote about, in their own words, and ask how it"
     " stands."
 )
 """The instructions for a second draft, after the first was about nothing that they wrote."""
-HIDDEN_TEXTS: Final = frozenset(
-    {NAME_THE_TOPIC, _PLAIN_TRIGGER.partition("“")[0].strip(" :"), _SPEAK_FIRST.partition("{")[0].strip()}
-)
+HIDDEN_TEXTS: Final = frozenset({NAME_THE_TOPIC, INSTRUCTIONS, _SPEAK_FIRST.partition("{")[0].strip()})
 """Sentences that no follow-up may repeat."""
 
 # Beginnings by which a model answers the trigger as if it were a request of the person's.
@@ -48,7 +61,34 @@ _ANSWERS = (
     "what would you like to talk", "please provide", "please let me know",
 )  # fmt: skip
 
-Fault: TypeAlias = Literal["answers_trigger", "off_topic"]
+_QUESTION_MARKS = ("?", "？", "؟")
+
+Fault: TypeAlias = Literal["answers_trigger", "copies_example", "off_topic"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainPrompt:
+    """The prompt of a follow-up for a model that answers triggers."""
+
+    instructions: str
+    trigger: str
+    examples: Sequence[Example]
+    quoted: Sequence[Message]
+    """The messages whose words it has."""
+
+    @property
+    def heading(self) -> str:
+        """Return the words before the quotation, which no follow-up may repeat."""
+        return self.trigger.partition("“")[0]
+
+    @property
+    def history(self) -> list[BaseMessage]:
+        """Return the examples as a conversation."""
+        return [
+            message
+            for example in self.examples
+            for message in (HumanMessage(example.shown), AIMessage(example.message))
+        ]
 
 
 def describe_moment(
@@ -65,26 +105,82 @@ def describe_moment(
     )
 
 
-def write_plain_trigger(last_message: Message) -> str:
-    """Return a trigger for models that answer the usual one: in the person's voice, with their last words."""
-    return _PLAIN_TRIGGER.format(words=_quote(last_message))
+def write_plain_prompt(
+    trigger_type: TriggerType, messages: Sequence[Message], sources: Collection[str], *, now: datetime
+) -> PlainPrompt | None:
+    """Return the plain form of a follow-up; None if no person has written.
+
+    It quotes the message that the follow-up was planned for (`sources`), or the one with which the talk began. After it stand
+    the question that is open, or what its author wrote later. A question to several people belongs to what one of them said last.
+    """
+    newest = messages[-MAX_READ_MESSAGES:]
+    people = [message for message in newest if message.role == "user" and message.text.strip()]
+    if not people:
+        return None
+    question = _find_open_question(newest) if trigger_type == "question_unanswered" else ""
+    if trigger_type == "question_unanswered" and not question:
+        trigger_type = "check_in"
+    planned_for = (message for message in people if message.id in sources)
+    telling = [message for message in people if _says_something(message)]
+    if question and len({get_author_id(message) for message in people}) > 1:
+        telling.reverse()
+    first = next(planned_for, None) or (telling or people[-1:])[0]
+    later: Sequence[Message] = () if question else _list_later(people, first)
+    name = clean_name(first.author.name) if first.author else ""
+    language = detect_language(" ".join(message.text for message in people))
+    silence = _format_silence(now - people[-1].created_at)
+    quoted = [first, *later]
+    lines = [_clean_quotation(strip_address(quote_message(message).text)) for message in quoted]
+    return PlainPrompt(
+        instruct(trigger_type),
+        show_silence(lines, silence, name=name, question=question),
+        list_examples(trigger_type, language, is_named=bool(name)),
+        quoted,
+    )
 
 
-def find_fault(draft: str, messages: Sequence[Message], topic: str = "") -> Fault | None:
+def _says_something(message: Message) -> bool:
+    """Return True if the message has a subject of its own, and is not a request to the agent."""
+    words = " ".join(message.text.split())
+    return strip_address(words) == words and len(find_subject_words(words)) >= _MIN_SUBJECT_WORDS
+
+
+def _list_later(people: Sequence[Message], first: Message) -> Sequence[Message]:
+    """Return the newest messages that the same person wrote after this one and that have a subject."""
+    after = people[people.index(first) + 1 :]
+    own = [each for each in after if get_author_id(each) == get_author_id(first) and find_subject_words(each.text)]
+    return own[-MAX_LATER_LINES:]
+
+
+def _find_open_question(messages: Sequence[Message]) -> str:
+    """Return the question with which the agent's last message ends; empty if somebody wrote after it."""
+    last = messages[-1]
+    asked = [each for each in sentences(last.text) if each.rstrip().endswith(_QUESTION_MARKS)]
+    return _clean_quotation(asked[-1]) if last.role == "assistant" and asked else ""
+
+
+def find_fault(
+    draft: str, messages: Sequence[Message], topic: str = "", examples: Sequence[Example] = ()
+) -> Fault | None:
     """Return what is wrong with a draft; None if it is about what was said, or may be.
 
     It answers the trigger if it speaks of the user in the third person, or begins as an answer and shares no word with what
-    was said. A question without such a word ("How did it go?") may be about it, a statement is not.
+    was said. A question without such a word ("How did it go?") may be about it, a statement is not, nor is what the examples
+    are about. Names of people are no such words: they are in the greeting.
     """
-    said = " ".join([topic, *(message.text for message in messages[-MAX_READ_MESSAGES:])])
+    newest = messages[-MAX_READ_MESSAGES:]
+    said = " ".join([topic, *(message.text for message in newest)])
     if "the user" in draft.casefold() and "the user" not in said.casefold():
         return "answers_trigger"
-    if not messages or _list_stems(draft) & _list_stems(said):
+    names = _list_stems(" ".join(message.author.name for message in newest if message.author))
+    if not messages or _list_stems(draft) & _list_stems(said) - names:
         return None
     begins = draft.strip().casefold().replace("’", "'")
     if begins.startswith(_ANSWERS):
         return "answers_trigger"
-    return None if "?" in draft or "？" in draft or "؟" in draft else "off_topic"
+    if _list_stems(draft) & _list_stems(" ".join(example.own_words for example in examples)):
+        return "copies_example"
+    return None if any(mark in draft for mark in _QUESTION_MARKS) else "off_topic"
 
 
 def _list_stems(text: str) -> set[str]:
@@ -105,7 +201,11 @@ def _is_unspaced(word: str) -> bool:
 
 
 def _quote(message: Message) -> str:
-    words = " ".join(sanitize(clip(quote_message(message).text, MAX_QUOTED_CHARACTERS)).split())
+    return _clean_quotation(quote_message(message).text)
+
+
+def _clean_quotation(text: str) -> str:
+    words = " ".join(sanitize(clip(text, MAX_QUOTED_CHARACTERS)).split())
     return words.replace("“", "'").replace("”", "'")
 
 

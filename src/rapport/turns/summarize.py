@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import structlog
@@ -43,12 +43,16 @@ async def summarize(
     conversation_id: str,
     *,
     database: Database,
-    writer: SummaryWriter,
+    find_writer: Callable[[], Awaitable[SummaryWriter]],
     max_history: int = MAX_CHAT_HISTORY,
 ) -> None:
-    """Summarize the oldest messages of a conversation that is too long for the model. If the model fails, change nothing."""
+    """Summarize the oldest messages of a conversation that is too long for the model. If the model fails, change nothing.
+
+    `find_writer` returns the agent's model, or raises ModelFailed.
+    """
     started_at = time.perf_counter()
     try:
+        writer = await find_writer()
         while await _summarize_once(owner_id, conversation_id, database, writer, max_history):
             pass
     except ModelFailed as failure:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
+from rapport.agents.failures import ModelFailed
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.event import ClaimedEvent
-from rapport.domain.follow_up import Autonomy
+from rapport.domain.follow_up import Autonomy, TriggerType
+from rapport.domain.usage import UsageMeter
 from rapport.metrics import Metrics
 from rapport.storage.messages.neighbours import LinkedMessages
 from rapport.storage.work.turn_input import TurnInput
-from rapport.turns.deps import TurnDeps
+from rapport.turns.deps import Agent, TurnDeps
 from rapport.turns.group_context import NOTHING_LINKED
 
 log = structlog.get_logger()
@@ -40,19 +43,47 @@ class PhaseTimer:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An event, the agent that answers it, the loaded input and the dependencies."""
+    """An event, the agent that answers it, the loaded input and the dependencies. All steps use this one version of the agent."""
 
     event: ClaimedEvent
     profile: AgentProfile
     input: TurnInput
     deps: TurnDeps
     timer: PhaseTimer
+    model: Agent | ModelFailed
+    """The agent's model, or why it can't be made."""
     links: LinkedMessages = NOTHING_LINKED
     """The messages that the answered message is linked to by replies."""
+    meter: UsageMeter = field(default_factory=UsageMeter)
+    """The model calls of the turn so far."""
+
+    def require_model(self) -> Agent:
+        """Return the agent's model; raise ModelFailed if it can't be made."""
+        if isinstance(self.model, ModelFailed):
+            raise self.model
+        return self.model
+
+    @property
+    def model_name(self) -> str:
+        return self.profile.model.name or self.deps.models.servers.name
+
+    @property
+    def calls_tools(self) -> bool:
+        """Return True if the agent's model may be offered tools."""
+        return not isinstance(self.model, ModelFailed) and self.model.calls_tools
+
+    @property
+    def decides_by_tools(self) -> bool:
+        """Return True if the model decides by tools what to remember and when to follow up; otherwise rules do."""
+        return not isinstance(self.model, ModelFailed) and self.model.record.has_called_tools
+
+    @property
+    def max_chat_history(self) -> int:
+        return self.deps.get_max_chat_history(self.profile)
 
     @property
     def may_use_memory(self) -> bool:
-        return self.profile.remembers and self.event.traits.may_use_memory
+        return self.profile.remembers and self.event.traits.may_use_memory and self.profile.replaces is None
 
     @property
     def autonomy(self) -> Autonomy | None:
@@ -60,10 +91,12 @@ class Turn:
         return self.deps.get_autonomy(self.profile, self.event.traits, self.input.autonomy_enabled)
 
     @property
-    def may_model_plan(self) -> bool:
-        """Return True if the model may plan a follow-up with its answer."""
+    def types_to_plan(self) -> Sequence[TriggerType]:
+        """Return the types of follow-ups that the model may plan with its answer; none if it may not plan any."""
         decides_now = self.deps.get_reflection(self.profile) == "off"
-        return decides_now and self.autonomy is not None and not self.input.is_muted and self.deps.agent.calls_tools
+        if self.autonomy is None or not decides_now or self.input.is_muted or not self.calls_tools:
+            return ()
+        return self.autonomy.trigger_types
 
 
 def get_sole_speaker(event: ClaimedEvent) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,18 +11,22 @@ import pytest
 
 from rapport.app import App
 from rapport.cli.serve import refuse_public_address_without_keys
+from rapport.domain.caller import Role
 from rapport.domain.errors import Permanent
 from rapport.domain.ids import new_id
 from rapport.storage.access.api_keys import ApiKeys
+from rapport.storage.work.events import NOTIFY_CHANNEL
+from tests.support.listening import listening
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, settings_for, until
 
 PROBLEM = "application/problem+json"
 
 
-async def make_key(world: World, user: str) -> tuple[str, dict[str, str]]:
+async def make_key(world: World, user: str, role: Role | None = None) -> tuple[str, dict[str, str]]:
     """Create a key; return its id and its header."""
     async with world.database.statement() as connection:
-        row, secret = await ApiKeys(connection).create(user, name=f"{user}'s key")
+        row, secret = await ApiKeys(connection).create(user, name=f"{user}'s key", role=role)
     return row.id, {"Authorization": f"Bearer {secret}"}
 
 
@@ -274,7 +280,7 @@ async def test_a_keys_secret_is_kept_nowhere(world: World) -> None:
         "SELECT array_agg(column_name::text ORDER BY ordinal_position) FROM information_schema.columns"
         " WHERE table_name = 'api_keys'"
     )
-    assert columns[0] == ["id", "owner_id", "name", "hash", "created_at", "revoked_at"]
+    assert columns[0] == ["id", "owner_id", "name", "hash", "created_at", "revoked_at", "role"]
     for values in await world.sql("SELECT * FROM api_keys"):
         for value in values:
             stored = value if isinstance(value, bytes) else str(value).encode()
@@ -333,6 +339,70 @@ async def test_metrics_are_for_the_operator(world: World) -> None:
     assert refused.status_code == 403
     assert "operator" in refused.json()["detail"]
     assert (await world.http.get("/metrics", headers=local)).status_code == 200
+
+
+async def test_a_caller_has_the_role_of_its_key_in_a_browser_too(world: World) -> None:
+    roles: list[tuple[str, Role | None, Role]] = [
+        ("ada", None, "user"),
+        ("ada", "user", "user"),
+        ("ada", "operator", "operator"),
+        ("local", None, "operator"),
+        ("local", "user", "user"),
+    ]
+    keys = [(user, role, (await make_key(world, user, chosen))[1]) for user, chosen, role in roles]
+    await until_closed(world)
+    for user, role, key in keys:
+        secret = key["Authorization"].split()[1]
+        signed_in = await world.http.post("/api/session", json={"key": secret}, headers={"X-Rapport": "page"})
+        cookie = {"Cookie": signed_in.headers["set-cookie"].partition(";")[0]}
+        world.http.cookies.clear()
+        for headers in (key, cookie):
+            session = (await world.http.get("/api/session", headers=headers)).json()
+            assert (session["user"], session["role"]) == (user, role)
+            metrics = await world.http.get("/metrics", headers=headers)
+            assert metrics.status_code == (200 if role == "operator" else 403)
+    unknown = (await world.http.get("/api/session")).json()
+    assert (unknown["user"], unknown["role"]) == (None, None)
+
+
+async def test_only_operators_are_shown_what_is_wrong_with_the_model(world: World) -> None:
+    """Two keys of one user: the same conversation, with and without the problem."""
+    _, user = await make_key(world, "ada")
+    _, operator = await make_key(world, "ada", "operator")
+    await until_closed(world)
+    here = await world.conversation("ada")
+    messages = f"/chat/conversations/{here}/messages"
+    for key, is_shown in ((user, False), (operator, True)):
+        world.model.will_fail(RuntimeError("broken"), RuntimeError("broken"))
+        said = await world.http.post(messages, json={"content": "hello"}, headers=key)
+        assert (said.json()["fallbackUsed"], said.json()["problem"] is not None) == (True, is_shown)
+        streamed = await world.http.post(
+            messages, json={"content": "hello"}, headers={**key, "Accept": "text/event-stream"}
+        )
+        final = json.loads(streamed.text.partition("event: final\ndata: ")[2].partition("\n")[0])
+        assert (final["fallbackUsed"], final["problem"] is not None) == (True, is_shown)
+    reply = final["id"]
+    for key, is_shown in ((user, False), (operator, True)):
+        history = (await world.http.get(f"/api/threads/{here}/history", headers=key)).json()["messages"]
+        single = (await world.http.get(f"/api/threads/{here}/messages/{reply}", headers=key)).json()
+        context = (await world.http.get(f"/api/threads/{here}/context", headers=key)).json()
+        session = (await world.http.get("/api/session", headers=key)).json()
+        async with listening(world.http, here, after="0", **key) as listener:
+            await listener.until(lambda heard=listener: any(one["id"] == reply for one in heard.named("message")))
+        for view in (history[-1], single, context, session, listener.named("message")[-1]):
+            assert (view["problem"] is not None) is is_shown, view
+
+
+async def test_a_stream_ends_when_the_role_of_its_key_changes(world: World) -> None:
+    key_id, ada = await make_key(world, "ada", "operator")
+    await until_closed(world)
+    here = await world.conversation("ada")
+    async with listening(world.http, here, **ada) as listener:
+        await world.sql("UPDATE api_keys SET role = 'user' WHERE id = %s", key_id)
+        await world.sql("SELECT pg_notify(%s, 'access ada')", NOTIFY_CHANNEL)
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await listener.ended.wait()
+    assert (await world.http.get("/metrics", headers=ada)).status_code == 403
 
 
 async def test_json_answers_are_not_cached_and_not_sniffed(world: World) -> None:

@@ -39,8 +39,11 @@ async def test_a_reply_is_explained_by_what_was_kept_with_it(world: World) -> No
         "notes": [],
         "summary_id": None,
         "looked_up": [],
+        "agent": {"id": "companion", "version": 1},
         "problem": None,
+        "usage": by_reply["usage"],
     }
+    assert (by_reply["usage"]["calls"], by_reply["usage"]["estimated"]) == (1, True)
     assert await explained(world, group, message_id=call["id"]) == by_reply
     await world.post(group, "nothing to do with it", author=ANN)
     assert await explained(world, group) == by_reply

@@ -10,9 +10,11 @@ import pytest
 from fastapi import FastAPI
 from starlette.requests import HTTPConnection
 
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.problems import install_error_handlers
 from rapport.channels.http.routes.memories import memory_routes
-from rapport.domain.errors import Transient, Unauthorized
+from rapport.domain.caller import Caller
+from rapport.domain.errors import InvalidInput, Transient, Unauthorized
 from rapport.domain.ids import is_id, new_id
 from rapport.domain.memory import CAPACITY, MAX_CHARACTERS, MemoryCandidate
 from rapport.memory.memory_store import MemoryStore
@@ -35,18 +37,30 @@ def book(database: Database, embedder: HandMade) -> MemoryStore:
     return MemoryStore(database, embedder)
 
 
+class ByHeader(Authenticator):
+    """Believes the header."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def authenticate(self, connection: HTTPConnection) -> Caller:
+        if connection.headers["x-user"] == "nobody":
+            raise Unauthorized("Send a key.")
+        return Caller(connection.headers["x-user"], "user")
+
+
 @pytest.fixture
 async def http(book: MemoryStore) -> AsyncGenerator[httpx.AsyncClient]:
     """Only the routes, for the user that the header names: `ana` by default."""
 
-    async def caller(request: HTTPConnection) -> str:
-        if request.headers["x-user"] == "nobody":
-            raise Unauthorized("Send a key.")
-        return request.headers["x-user"]
+    async def resolve(_owner: str, agent: str | None) -> str:
+        if agent not in (None, "companion", "librarian"):
+            raise InvalidInput(f"There is no agent {agent[:64]!r}; there are companion, librarian.")
+        return agent or "companion"
 
     app = FastAPI()
     install_error_handlers(app)
-    app.include_router(memory_routes(book, caller))
+    app.include_router(memory_routes(book, resolve, ByHeader()))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test", headers={"x-user": "ana"}) as client:
         yield client

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapport.channels.http.rendering.markdown import MAX_FORMATTED_CHARACTERS, as_html, as_it_stands
+from rapport.channels.http.rendering.markdown import MAX_FORMATTED_CHARACTERS, render_html, render_plain
 from rapport.channels.http.rendering.message_html import MAX_CHARACTERS_PER_REQUEST, Renderer
 from rapport.domain.conversation import Message
 from tests.support.cases import every_case
@@ -166,8 +166,8 @@ def test_an_attack_is_shown_and_does_nothing(attack: str) -> None:
         f"> {attack}",
         f"| a |\n|-|\n| {attack} |",
     ):
-        harmless(as_html(text, sources=("notes", "a")))
-        harmless(as_it_stands(text))
+        harmless(render_html(text, sources=("notes", "a")))
+        harmless(render_plain(text))
 
 
 @settings(max_examples=300)
@@ -182,15 +182,15 @@ def test_an_attack_is_shown_and_does_nothing(attack: str) -> None:
     ).map("".join)
 )
 def test_attacks_put_together_and_cut_apart_do_nothing_either(text: str) -> None:
-    harmless(as_html(text, sources=("notes",)))
-    harmless(as_html(text[len(text) // 3 :], sources=("notes",)))
+    harmless(render_html(text, sources=("notes",)))
+    harmless(render_html(text[len(text) // 3 :], sources=("notes",)))
 
 
 @settings(max_examples=150)
 @given(st.text(alphabet=st.characters(categories=("L", "N")), min_size=1, max_size=40).map(str.strip))
 def test_no_word_is_lost(word: str) -> None:
     for text in (word, f"> {word}", f"* {word}", f"[1]: {word}", "> " * 40 + word, f"<b>{word}</b>", f"a\n\n{word}\nb"):
-        assert word in read(as_html(text)).text
+        assert word in read(render_html(text)).text
 
 
 class Everywhere:
@@ -295,8 +295,8 @@ TABLE = """\
     ],
 )  # fmt: skip
 def test_markdown_is_shown_as_it_is_meant(text: str, html: str) -> None:
-    assert as_html(text) == html
-    read(as_html(text))
+    assert render_html(text) == html
+    read(render_html(text))
 
 
 @every_case(
@@ -314,15 +314,15 @@ def test_markdown_is_shown_as_it_is_meant(text: str, html: str) -> None:
     ],
 )  # fmt: skip
 def test_links_lead_where_they_say_and_open_beside_the_page(text: str, address: str, words: str) -> None:
-    shown = read(as_html(text))
+    shown = read(render_html(text))
     assert (shown.links, shown.text.strip()) == ([address], words)
-    assert 'target="_blank"' in as_html(text)
-    assert "<img" not in as_html(text)
+    assert 'target="_blank"' in render_html(text)
+    assert "<img" not in render_html(text)
 
 
 @every_case("text", ["https://", "http://.", "xhttps", "`https://a.example`", "[x](relative)", "[x](#y)"])
 def test_a_malformed_address_is_not_a_link(text: str) -> None:
-    assert read(as_html(text)).links == []
+    assert read(render_html(text)).links == []
 
 
 @every_case(
@@ -341,10 +341,10 @@ def test_a_malformed_address_is_not_a_link(text: str) -> None:
     ],
 )
 def test_a_citation_is_a_link_where_the_reply_rests_on_it(text: str, sources: list[str], words: str) -> None:
-    shown = read(as_html(text, sources=("a", "b")))
+    shown = read(render_html(text, sources=("a", "b")))
     assert (shown.sources, shown.text.strip()) == (sources, words)
     assert shown.links == [f"#source-{one}" for one in sources]
-    assert read(as_html(text)).sources == []
+    assert read(render_html(text)).sources == []
 
 
 # ---- within bounds
@@ -385,7 +385,7 @@ HOSTILE = {
 
 
 def render_ordinary() -> None:
-    as_html(of_length(ordinary(), MAX_FORMATTED_CHARACTERS), sources=("a",))
+    render_html(of_length(ordinary(), MAX_FORMATTED_CHARACTERS), sources=("a",))
 
 
 def of_length(text: str, length: int) -> str:
@@ -395,13 +395,13 @@ def of_length(text: str, length: int) -> str:
 @every_case("name", HOSTILE)
 def test_a_hostile_message_takes_hardly_longer_than_an_ordinary_one(name: str) -> None:
     text = HOSTILE[name]
-    markup = as_html(text, sources=("a",))
+    markup = render_html(text, sources=("a",))
     assert len(markup) < 40 * len(text)
     harmless(markup)
     usual = least_cpu_seconds(render_ordinary)
     for length in (2_000, 4_000, 8_000, MAX_FORMATTED_CHARACTERS, 32_000):
         cut = of_length(text, length)
-        assert takes_at_most(8 * usual, lambda cut=cut: as_html(cut, sources=("a",))), length
+        assert takes_at_most(8 * usual, lambda cut=cut: render_html(cut, sources=("a",))), length
 
 
 async def test_a_page_of_hostile_messages_takes_about_as_long_as_a_few_of_them() -> None:
@@ -419,7 +419,7 @@ async def test_a_page_of_hostile_messages_takes_about_as_long_as_a_few_of_them()
 def test_what_is_too_long_to_format_is_shown_as_it_stands() -> None:
     text = "**a**\n\nb\nc <d>\n" * 5_000
     assert len(text) > MAX_FORMATTED_CHARACTERS
-    shown = read(as_html(text))
+    shown = read(render_html(text))
     assert set(shown.tags) == {"p", "br"}
     assert shown.text.count("**a**") == shown.text.count("<d>") == 5_000
 

@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 
 from rapport import __version__
 from rapport.channels.http.auth.authentication import refuse_forged
+from rapport.domain.caller import Caller
 from rapport.storage.access.api_keys import ApiKeys
 from rapport.storage.access.sessions import MAX_SESSIONS_PER_KEY, Sessions
 from tests.channels.http.test_auth import make_key, until_closed
@@ -46,12 +47,14 @@ async def test_without_keys_nobody_signs_in(world: World) -> None:
     assert await look(world) == {
         "signed_in": True,
         "user": "local",
+        "role": "operator",
         "needs_key": False,
         "model": "scripted",
         "builtin": False,
         "version": __version__,
         "telegram": False,
         "problem": None,
+        "budgets": [],
     }
     answer = await world.http.post("/api/session", json={"key": "whatever"}, headers=PAGE)
     assert (answer.status_code, answer.headers.get("set-cookie")) == (204, None)
@@ -156,8 +159,8 @@ async def test_a_key_keeps_only_so_many_browsers_signed_in(world: World) -> None
     _, header = await make_key(world, "ana")
     async with world.database.statement() as connection:
         tokens = [await Sessions(connection).open(secret_of(header)) for _ in range(MAX_SESSIONS_PER_KEY + 2)]
-        owners = [await Sessions(connection).find_owner(token or "") for token in tokens]
-    assert owners == [None] * 2 + ["ana"] * MAX_SESSIONS_PER_KEY
+        callers = [await Sessions(connection).find_caller(token or "") for token in tokens]
+    assert callers == [None] * 2 + [Caller("ana", "user")] * MAX_SESSIONS_PER_KEY
 
 
 async def test_a_malformed_cookie_is_no_session(world: World) -> None:

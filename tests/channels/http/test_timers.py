@@ -11,7 +11,7 @@ import httpx
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from rapport.channels.http.auth.authentication import make_authenticator
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.problems import install_error_handlers
 from rapport.channels.http.routes.timers import timer_routes
 from rapport.core.access import Access
@@ -228,7 +228,7 @@ async def test_the_timer_loop_is_notified_of_every_timer_that_is_set_or_moved(da
     told: list[None] = []
     app = FastAPI()
     install_error_handlers(app)
-    caller = make_authenticator(Access(database), loopback=True)
+    caller = Authenticator(Access(database), loopback=True)
     app.include_router(timer_routes(FollowUpControls(database, lambda: told.append(None)), caller))
     async with database.statement() as connection:
         conversation = (await Conversations(connection).create("local", agent_id="companion")).id
@@ -260,16 +260,17 @@ async def past_timer(world: World, conversation: str, owner: str = "local", **va
         "regenerated": False,
         "reason": None,
         "ago": 7200,
+        "variant": None,
         **values,
     }
     await world.sql(
         "INSERT INTO timers (conversation_id, id, timer_id, owner_id, trigger_type, origin, user_message_count, state, gate,"
-        " regenerated, reason, topic, due_at, fired_at, ended_at)"
-        " SELECT %s, %s, %s, %s, %s, 'planner', 0, %s, %s, %s, %s, 'the secret matter', at, at,"
+        " regenerated, reason, prompt_variant, topic, due_at, fired_at, ended_at)"
+        " SELECT %s, %s, %s, %s, %s, 'planner', 0, %s, %s, %s, %s, %s, 'the secret matter', at, at,"
         " CASE WHEN %s <> 'fired' THEN at END"
         " FROM (SELECT clock_timestamp() - %s * interval '1 second' AS at) AS moment",
         *(conversation, row["id"], row["timer_id"], owner, row["trigger_type"], row["state"], row["gate"]),
-        *(row["regenerated"], row["reason"], row["state"], row["ago"]),
+        *(row["regenerated"], row["reason"], row["variant"], row["state"], row["ago"]),
     )
     return row["id"]
 
@@ -323,6 +324,7 @@ async def test_the_figures_are_those_of_the_rows(world: World) -> None:
 
     stats = (await world.http.get("/api/autonomy/stats", params={"days": 7})).json()
     by_type = stats.pop("by_trigger_type")
+    assert stats.pop("by_variant") == []
     assert stats == {
         "days": 7,
         "fired": 10,
@@ -348,6 +350,43 @@ async def test_the_figures_are_those_of_the_rows(world: World) -> None:
     assert month["by_trigger_type"]["question_unanswered"]["delivered"] == 1
     for days in ("0", "-1", "x", "1.5", "99999", "NaN", ""):
         assert_problem(await world.http.get("/api/autonomy/stats", params={"days": days}), 422)
+
+
+async def test_variants_are_counted_by_agent_and_type_with_an_honest_interval(world: World) -> None:
+    for number in range(4):
+        where = await world.conversation()
+        await past_timer(world, where, variant="warm")
+        if number < 3:
+            await said_ago(world, where, 7000)
+    held = await world.conversation()
+    await past_timer(world, held, variant="warm", state="suppressed", gate="muted")
+    await past_timer(world, held, variant="short", trigger_type="task_incomplete", state="failed")
+    await past_timer(world, held, state="superseded")
+    for _ in range(10):
+        await past_timer(world, await world.conversation(agent_id="librarian"), variant="warm")
+    theirs = await world.conversation("ana")
+    await past_timer(world, theirs, owner="ana", variant="hers")
+    variants = (await world.http.get("/api/autonomy/stats")).json()["by_variant"]
+    assert variants == (await world.http.get("/api/insight")).json()["variants"]
+    assert [(one["agent"], one["trigger_type"], one["variant"], one["text"]) for one in variants] == [
+        ("companion", "check_in", "warm", "3 of 4 answered, 30–95 %; too few to compare"),
+        ("companion", "task_incomplete", "short", "none delivered"),
+        ("librarian", "check_in", "warm", "0 of 10 answered, 0–28 %"),
+    ]
+    assert variants[0] == {
+        "agent": "companion",
+        "trigger_type": "check_in",
+        "variant": "warm",
+        "fired": 5,
+        "delivered": 4,
+        "answered_within_an_hour": 3,
+        "response_rate": 0.75,
+        "interval": [0.3006, 0.9544],
+        "may_be_compared": False,
+        "text": "3 of 4 answered, 30–95 %; too few to compare",
+    }
+    assert variants[1]["interval"] is None
+    assert [one["may_be_compared"] for one in variants] == [False, False, True]
 
 
 async def test_without_follow_ups_every_figure_is_zero(world: World) -> None:

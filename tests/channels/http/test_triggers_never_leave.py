@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from rapport.turns.speak_first import HIDDEN_TEXTS
 from tests.e2e.scripted import ScriptedModel, chat_model, scripted_model
 from tests.support.commands import Home, Ran
 from tests.support.listening import listening
+from tests.support.routes import routes_of
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world, until
 from tests.turns.test_autonomous_messages import everything_logged, pause
@@ -64,6 +65,8 @@ class Way:
     files: Mapping[str, Any] | None = None
     shows_reasons: bool = False
     """The owner's own list of follow-ups says why each was set."""
+    shows_prompts: bool = False
+    """Who makes an agent sees the prompts that its own may replace."""
     is_live: bool = False
     """A stream, which a separate test reads."""
 
@@ -90,7 +93,23 @@ WAYS: dict[str, list[Way]] = {
     "DELETE /api/session": [Way(204, headers={"X-Rapport": "page"})],
     "GET /api/agents": [Way()],
     "GET /api/agents/{agent_id}": [Way()],
+    "POST /api/agents": [Way(201, body={"id": "poet", "name": "Poet", "persona": "You are a poet.", "handles": ["poet"]})],
+    "PUT /api/agents/{agent_id}": [Way(body={"name": "Spare", "persona": "You are spare."}, fill={"agent_id": "spare_agent"})],
+    "PATCH /api/agents/{agent_id}": [Way(body={"greeting": "Hi."}, fill={"agent_id": "spare_agent"})],
+    "POST /api/agents/{agent_id}/copy": [Way(201, body={"name": "Twin"}, fill={"agent_id": "spare_agent"})],
+    "POST /api/agents/{agent_id}/reset": [Way()],
+    "POST /api/agents/{agent_id}/try": [Way(body={"content": f"A {SAID}?"})],
+    "GET /api/agents/{agent_id}/versions": [Way()],
+    "GET /api/agents/{agent_id}/versions/{version}": [Way(fill={"agent_id": "spare_agent"})],
+    "POST /api/agents/{agent_id}/versions/{version}/restore": [Way(fill={"agent_id": "spare_agent"})],
+    "DELETE /api/agents/{agent_id}": [Way(204, fill={"agent_id": "spare_agent"})],
+    "GET /api/agent-defaults": [Way(shows_prompts=True)],
+    "POST /api/agents/try": [Way(body={"content": f"A {SAID}?", "agent": {"name": "Poet", "persona": "You are a poet."}})],
+    "GET /api/collections": [Way()],
+    "PATCH /api/notes/{note_id}": [Way(body={"collections": ["animals"]})],
     "GET /api/insight": [Way(queries=({}, {"hours": "1"}))],
+    "GET /api/usage": [Way(queries=({}, {"by": "conversation,purpose", "owner": "*"}))],
+    "PUT /api/usage/budgets/{owner}": [Way(body={"monthly_tokens": 1_000_000_000}, fill={"owner": "spare"})],
     "GET /api/samples": [Way()],
     "POST /api/samples": [Way()],
     "DELETE /api/samples": [Way(204)],
@@ -181,6 +200,8 @@ async def scene(database_url: str, model: ScriptedModel, monkeypatch: pytest.Mon
 async def made(world: World, model: ScriptedModel) -> Scene:
     await world.http.post("/api/notes", json={"id": "note", "text": "Walruses live in the Arctic. They eat clams."})
     await world.http.post("/api/notes", json={"id": "spare-note", "text": "Ferries leave from the old harbour."})
+    spare_agent: dict[str, object] = {"id": "spare-agent", "name": "Spare", "persona": "You are spare.", "handles": []}
+    await world.http.post("/api/agents", json=spare_agent)
     memory = await world.app.memory.create("local", "companion", MemoryCandidate("The user has a dog called Rex."))
     spare_memory = await world.app.memory.create("local", "companion", MemoryCandidate("The user plays the cello."))
     spare = await talked(world, follow_ups=1)
@@ -201,6 +222,8 @@ async def made(world: World, model: ScriptedModel) -> Scene:
         "spare_timer": "spare",
         "message_id": (await world.history(here))[-1]["id"],
         "agent_id": "companion",
+        "spare_agent": "spare-agent",
+        "version": "1",
         "name": "index.html",
         "model_id": "companion",
         "path": "embeddings",
@@ -234,22 +257,12 @@ async def quiet(world: World) -> None:
     await until(lambda: not any(task.get_name().startswith(names) for task in asyncio.all_tasks()))
 
 
-def leaks_in(text: str, scene: Scene, *, reasons: bool = False) -> list[str]:
+def leaks_in(text: str, scene: Scene, *, reasons: bool = False, prompts: bool = False) -> list[str]:
     """Return all parts of a text that reveal a trigger."""
     plain = html.unescape(text).casefold()
-    words = [*PROMPTS.values(), *HIDDEN_TEXTS, "synthetic", *scene.triggers, *([] if reasons else [SECRET])]
+    words = [*HIDDEN_TEXTS, "synthetic", *scene.triggers, *([] if reasons else [SECRET])]
+    words += () if prompts else PROMPTS.values()
     return [word for word in words if word.casefold() in plain]
-
-
-def routes_of(routes: Iterable[Any]) -> Iterator[str]:
-    """Yield every method and path, also of nested routers."""
-    for route in routes:
-        inner = getattr(getattr(route, "original_router", None) or getattr(route, "app", None), "routes", None)
-        if inner is not None:
-            yield from routes_of(inner)
-        else:
-            for method in sorted(getattr(route, "methods", None) or {"ANY"}):
-                yield f"{method} {route.path}"
 
 
 async def test_every_route_is_called_and_none_shows_a_trigger(scene: Scene) -> None:
@@ -269,7 +282,7 @@ async def test_every_route_is_called_and_none_shows_a_trigger(scene: Scene) -> N
                 answer = await scene.ask(method, path, way, **query)
                 assert answer.status_code == way.status, (route, answer.text)
                 told = f"{answer.text}\n{answer.headers}\n{answer.url.path}"
-                assert leaks_in(told, scene, reasons=way.shows_reasons) == [], route
+                assert leaks_in(told, scene, reasons=way.shows_reasons, prompts=way.shows_prompts) == [], route
                 seen_reason |= {route} if SECRET in answer.text else set()
     assert seen_reason == {
         "GET /api/threads/{thread_id}/timers",

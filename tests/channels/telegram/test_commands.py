@@ -14,6 +14,9 @@ import pytest
 from markdown_it import MarkdownIt
 from psycopg.types.json import Jsonb
 
+from rapport.agents.document import read_document
+from rapport.agents.profiles import COMPANION
+from rapport.channels.telegram.commands.command import FOR_ADMINS
 from rapport.channels.telegram.commands.notice_text import WallClock, escape_markdown, quote
 from rapport.channels.telegram.commands.run_command import (
     COMMANDS,
@@ -25,6 +28,7 @@ from rapport.channels.telegram.commands.run_command import (
 )
 from rapport.channels.telegram.commands.why import HOW_TO_ASK, NOTHING_SAID
 from rapport.core.turn_runner import Ticket
+from rapport.domain.caller import Caller, choose_default_role
 from rapport.domain.conversation import Author, Conversation, Incoming, Message
 from rapport.domain.errors import Transient
 from rapport.domain.follow_up import PROMPTS, TRIGGER_TYPES, TriggerType
@@ -87,7 +91,9 @@ async def asked(
     """Return the notice of a command, and assert that it names no internals."""
     name, _, argument = command.removeprefix("/").partition(" ")
     facts: dict[str, Any] = {"replied_to": None, "bot_username": "my_cool_bot", **more}
-    order = Command(name, argument, await found(world, where), by, is_admin, **facts)
+    conversation = await found(world, where)
+    facts["agent"] = await world.app.core.agents.get_for_conversation(conversation)
+    order = Command(name, argument, conversation, by, is_admin, **facts)
     notice = await run_command(order, make_context(world, autonomy=autonomy))
     assert notice is not None
     assert INTERNAL.search(notice.text) is None, notice.text
@@ -132,7 +138,7 @@ async def left(world: World, where: str) -> list[tuple[Any, ...]]:
 
 
 def test_the_commands_are_as_the_platform_wants_them() -> None:
-    assert [name for name, _ in COMMANDS] == ["start", "help", "mute", "unmute", "followups", "forget", "why"]
+    assert [name for name, _ in COMMANDS] == ["start", "help", "mute", "unmute", "followups", "agent", "forget", "why"]
     for name, does in COMMANDS:
         assert re.fullmatch(r"[a-z0-9_]{1,32}", name)
         assert 3 <= len(does) <= 256
@@ -150,7 +156,7 @@ async def test_every_command_is_answered_and_helped_with(world: World, kind: str
 async def test_what_is_no_command_of_ours_is_left_alone(world: World) -> None:
     where = await found(world, await world.conversation())
     for name in ("settings", "", "mute2", "forgetyes"):
-        order = Command(name, "", where, ANA, must_not_be_asked, None, "my_cool_bot")
+        order = Command(name, "", where, ANA, must_not_be_asked, None, "my_cool_bot", COMPANION)
         assert await run_command(order, make_context(world)) is None
 
 
@@ -404,7 +410,7 @@ async def test_pressed_twice_is_forgotten_once(world: World) -> None:
 async def test_forgetting_can_be_confirmed_without_the_button(world: World) -> None:
     where = await full(world)
     conversation = await found(world, where)
-    order = Command("forget", " YES ", conversation, ANA, must_not_be_asked, None, "my_cool_bot")
+    order = Command("forget", " YES ", conversation, ANA, must_not_be_asked, None, "my_cool_bot", COMPANION)
     for _ in range(2):  # it comes twice after a crash
         answer = await run_command(order, make_context(world))
         assert answer is not None
@@ -466,7 +472,7 @@ async def test_a_memory_stored_during_forgetting_is_forgotten_too(world: World) 
     where = await full(world)
     late = MemoryCandidate("The user lives in Oslo.")
     runner = Eventful(world, lambda: world.app.memory.upsert("local", "companion", late))
-    order = Command("forget", "yes", await found(world, where), ANA, must_not_be_asked, None, "my_cool_bot")
+    order = Command("forget", "yes", await found(world, where), ANA, must_not_be_asked, None, "my_cool_bot", COMPANION)
     assert await run_command(order, CommandContext(replace(world.app.core, runner=runner), autonomy=True)) is not None
     assert await remembered(world) == 0
 
@@ -754,3 +760,46 @@ async def test_a_server_without_follow_ups_says_so(database_url: str) -> None:
         await world.says(where, "I'll call the bank")
         assert (await world.silence(where)).gate == "server"
         assert "off on this server" in await told(world, where, "/followups", autonomy=world.settings.autonomy)
+
+
+# ---- /agent
+
+
+async def make_agent(world: World, agent_id: str, owner: str = "local", **fields: Any) -> None:
+    document = read_document({"id": agent_id, "name": agent_id.title(), "persona": f"You are {agent_id}.", **fields})
+    await world.app.core.agents.create(Caller(owner, choose_default_role(owner)), document)
+
+
+async def test_somebody_sees_who_answers_and_chooses_another_agent(world: World) -> None:
+    await make_agent(world, "chef", description="Cooks *well*.")
+    await make_agent(world, "hers", owner="ana")
+    where = await world.conversation()
+    before = await told(world, where, "/agent")
+    assert before.startswith("Companion (companion) answers here. Talks with you")
+    assert before.endswith("Others: /agent librarian, /agent chef")
+    assert await told(world, where, "/agent CHEF") == "Chef (chef) answers here from the next message on."
+    assert (await told(world, where, "/agent")).startswith("Chef (chef) answers here. Cooks *well*.")
+    await world.says(where, "hello")
+    assert str(world.model.calls[-1][0].text).startswith("You are chef.")
+    refused = await told(world, where, "/agent hers")
+    assert refused == "There is no agent 'hers'; there are companion, librarian, chef."
+    assert (await found(world, where)).agent_id == "chef"
+
+
+async def test_only_an_admin_chooses_the_agent_of_a_group(world: World) -> None:
+    where = await world.conversation(kind="group")
+    assert await told(world, where, "/agent librarian", is_admin=never) == FOR_ADMINS
+    assert (await told(world, where, "/agent", is_admin=never)).startswith("Companion (companion) answers here.")
+    assert (await found(world, where)).agent_id == "companion"
+    chosen = await told(world, where, "/agent librarian", is_admin=always)
+    assert chosen == "Librarian (librarian) answers here from the next message on."
+
+
+async def test_a_follow_up_of_the_agent_before_is_not_sent_by_the_new_one(world: World) -> None:
+    where = await world.conversation()
+    await world.says(where, "I can't decide between Rome and Oslo for the summer.")
+    await waits(world, where, "check_in", 60)
+    origins = "SELECT origin FROM timers WHERE state = 'pending' ORDER BY origin"
+    assert await world.sql(origins) == [("planner",), ("user",)]
+    await told(world, where, "/agent librarian")
+    assert await world.sql(origins) == [("user",)]

@@ -13,7 +13,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from rapport.channels.http.requests.validation_errors import describe_errors
 from rapport.domain.errors import (
     Conflict,
     InvalidInput,
@@ -25,6 +24,7 @@ from rapport.domain.errors import (
     Transient,
     Unauthorized,
 )
+from rapport.domain.validation_errors import describe_errors
 
 log = structlog.get_logger()
 

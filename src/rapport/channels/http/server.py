@@ -11,7 +11,8 @@ from fastapi.routing import APIRoute
 
 from rapport import __version__
 from rapport.agents.health import ModelHealth
-from rapport.channels.http.auth.authentication import Keyless, make_authenticator
+from rapport.agents.profiles import COMPANION
+from rapport.channels.http.auth.authentication import Authenticator, Keyless
 from rapport.channels.http.auth.client_address import Network
 from rapport.channels.http.live.event_feed import Live
 from rapport.channels.http.live.server_sent_events import event_routes
@@ -20,10 +21,10 @@ from rapport.channels.http.openai.routes import openai_routes
 from rapport.channels.http.problems import PROBLEMS, install_error_handlers, problem
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.rendering.message_html import Renderer
-from rapport.channels.http.routes.agents import agent_routes
+from rapport.channels.http.routes.agents import agent_defaults_routes, agent_routes
 from rapport.channels.http.routes.api_reference import reference_routes
 from rapport.channels.http.routes.context import context_routes
-from rapport.channels.http.routes.conversations import conversation_routes
+from rapport.channels.http.routes.conversations import conversation_routes, resolve_agent
 from rapport.channels.http.routes.insight import insight_routes
 from rapport.channels.http.routes.memories import memory_routes
 from rapport.channels.http.routes.notes import note_routes
@@ -33,6 +34,7 @@ from rapport.channels.http.routes.samples import sample_routes
 from rapport.channels.http.routes.session import Server, session_routes
 from rapport.channels.http.routes.threads import thread_routes
 from rapport.channels.http.routes.timers import timer_routes
+from rapport.channels.http.routes.usage import usage_routes
 from rapport.core.core import Core
 from rapport.metrics import Metrics
 from rapport.retrieval.files.reader import FileReader
@@ -82,26 +84,32 @@ def make_http_app(
     app.state.trusted_proxies = tuple(trusted)
     keyless = Keyless(core.access, loopback=loopback)
     live.on_access_change(keyless.forget)
-    caller = make_authenticator(core.access, loopback=loopback, keyless=keyless)
+    auth = Authenticator(core.access, loopback=loopback, keyless=keyless)
     renderer = Renderer()
     counted = metrics or Metrics()
     # Routes are tried in this order: the most frequent ones first.
-    _add_routes(app, conversation_routes(core, caller, max_characters=max_characters, limiter=limiter))
-    _add_routes(app, session_routes(core, caller, keyless, Server(model, telegram, model_health or ModelHealth())))
-    _add_routes(app, agent_routes(caller))
-    _add_routes(app, thread_routes(core, caller, renderer=renderer))
-    _add_routes(app, event_routes(live, caller, renderer=renderer))
+    _add_routes(app, conversation_routes(core, auth, max_characters=max_characters, limiter=limiter))
+    _add_routes(app, session_routes(core, auth, keyless, Server(model, telegram, model_health or ModelHealth())))
+    _add_routes(app, agent_routes(core, auth))
+    _add_routes(app, agent_defaults_routes(auth))
+    _add_routes(app, thread_routes(core, auth, renderer=renderer))
+    _add_routes(app, event_routes(live, auth, renderer=renderer))
     _add_routes(
-        app, websocket_routes(core, live, caller, renderer=renderer, max_characters=max_characters, limiter=limiter)
+        app, websocket_routes(core, live, auth, renderer=renderer, max_characters=max_characters, limiter=limiter)
     )
-    _add_routes(app, context_routes(core, caller))
-    _add_routes(app, timer_routes(core.follow_ups, caller))
-    _add_routes(app, autonomy_routes(core, caller, metrics=counted))
-    _add_routes(app, insight_routes(core, caller, metrics=counted))
-    _add_routes(app, sample_routes(core, caller))
-    _add_routes(app, note_routes(core, FileReader(), caller))
-    _add_routes(app, memory_routes(core.memories, caller))
-    _add_routes(app, openai_routes(core, caller, max_characters=max_characters, limiter=limiter))
+    _add_routes(app, context_routes(core, auth))
+    _add_routes(app, timer_routes(core.follow_ups, auth))
+    _add_routes(app, autonomy_routes(core, auth, metrics=counted))
+    _add_routes(app, insight_routes(core, auth, metrics=counted))
+    _add_routes(app, usage_routes(core, auth))
+    _add_routes(app, sample_routes(core, auth))
+    _add_routes(app, note_routes(core, FileReader(), auth))
+
+    async def resolve_remembering_agent(owner_id: str, agent: str | None) -> str:
+        return await resolve_agent(core, owner_id, agent, COMPANION.id)
+
+    _add_routes(app, memory_routes(core.memories, resolve_remembering_agent, auth))
+    _add_routes(app, openai_routes(core, auth, max_characters=max_characters, limiter=limiter))
     _add_routes(app, page_routes(read_page()))
     _add_routes(app, reference_routes(app))
     for router in called_by:

@@ -59,7 +59,7 @@ def _read_list(text: str, setting: str) -> dict[int, str | None]:
         if re.fullmatch(r"-?[0-9]{1,18}", number) is None:
             raise InvalidInput(
                 f"{setting}: {check_text(entry, what=setting, limit=200)!r} is not an id. Ids are numbers, such as 123456789"
-                " for a person or -1001234567890 for a group; names can change hands. Leave it empty, write to the bot, and"
+                " for a person or -1001234567890 for a group; a name can pass to somebody else. Leave it empty, write to the bot, and"
                 " the log says the id."
             )
         if "=" in entry and _OWNER.fullmatch(owner) is None:

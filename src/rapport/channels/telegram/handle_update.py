@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -123,7 +123,9 @@ class UpdateHandler:
             conversation_id=conversation.id,
             content=message.text,
             author=message.author,
-            mentions=(*message.mentions, *await self._resolve_usernames(message))[:MAX_MENTIONS],
+            mentions=(*self._name_agent(message.mentions, conversation), *await self._resolve_usernames(message))[
+                :MAX_MENTIONS
+            ],
             thread_id=message.thread_id,
             is_bot=message.is_bot,
             platform_id=message.platform_id,
@@ -136,6 +138,10 @@ class UpdateHandler:
             is_album_rest=is_for_agent(message.facts)
             and not await self._albums.is_representative(message, conversation),
         )
+
+    def _name_agent(self, mentions: Sequence[str], conversation: Conversation) -> list[str]:
+        """Return the mentions with the chat's agent in place of the default agent, which an update is read with."""
+        return [conversation.agent_id if each == self.me.agent_id else each for each in mentions]
 
     async def _resolve_usernames(self, message: MessageReceived) -> list[str]:
         """Return the ids of the people mentioned by username, and store the sender's own username."""
@@ -169,6 +175,7 @@ class UpdateHandler:
             lambda: self._is_admin(message.chat, message.person, anonymous=message.is_admin),
             await self._find_parent(message, conversation),
             self.me.username,
+            await self.context.core.agents.get_for_conversation(conversation),
             is_reply=message.reply_to_platform_id is not None,
             thread_id=message.thread_id,
         )

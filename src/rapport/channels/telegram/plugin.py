@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from rapport.channels.base import Channel, ChannelServices
+from rapport.domain.agent_profile import EVERYONE
+from rapport.domain.errors import InvalidInput
 from rapport.domain.extras import TELEGRAM, require_extra
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ class TelegramSettings(Protocol):
     def telegram_allowed_users(self) -> str: ...
 
     @property
+    def telegram_agent(self) -> str | None: ...
+
+    @property
     def telegram_webhook_url(self) -> str | None: ...
 
     @property
@@ -40,7 +45,7 @@ async def open_channel(settings: TelegramSettings, services: ChannelServices) ->
         return
     require_extra(TELEGRAM, "TELEGRAM_BOT_TOKEN is set")
     # Imported here: python-telegram-bot is an extra, and slow to import.
-    from rapport.agents.profiles import COMPANION
+    from rapport.agents.profiles import DEFAULT_AGENT_ID
     from rapport.channels.telegram.admission import read_admission
     from rapport.channels.telegram.api import BotApi
     from rapport.channels.telegram.bot import TelegramBot
@@ -48,6 +53,13 @@ async def open_channel(settings: TelegramSettings, services: ChannelServices) ->
     from rapport.channels.telegram.commands.run_command import CommandContext
     from rapport.channels.telegram.writing.channel import TelegramChannel
 
+    agent_id = settings.telegram_agent or DEFAULT_AGENT_ID
+    known_ids = [each.id for each in await services.core.agents.list_usable(EVERYONE)]
+    if agent_id not in known_ids:
+        ids = ", ".join(known_ids)
+        raise InvalidInput(
+            f"TELEGRAM_AGENT: there is no agent {agent_id[:64]!r} that everyone may use; there are {ids}."
+        )
     api = BotApi(settings.telegram_bot_token, url=settings.telegram_api_url)
     bot = TelegramBot(
         api,
@@ -55,7 +67,7 @@ async def open_channel(settings: TelegramSettings, services: ChannelServices) ->
         CommandContext(services.core, services.autonomy),
         services.post_notice,
         database=services.database,
-        agent_id=COMPANION.id,
+        agent_id=agent_id,
         webhook_url=settings.telegram_webhook_url,
     )
     routers: tuple[APIRouter, ...] = ()
@@ -65,6 +77,6 @@ async def open_channel(settings: TelegramSettings, services: ChannelServices) ->
         routers = (make_webhook_routes(bot.inbox, secret=api.webhook_secret),)
     await api.open()
     try:
-        yield Channel(CHANNEL, TelegramChannel(api, services.database), bot, routers)
+        yield Channel(CHANNEL, TelegramChannel(api, services.database, services.core.history), bot, routers)
     finally:
         await api.close_connections()

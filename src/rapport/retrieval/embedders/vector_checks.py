@@ -25,5 +25,5 @@ def _normalize(vector: Sequence[float], dimensions: int, embedder: str) -> list[
     if not math.isfinite(length):
         raise Transient(f"{embedder} answered with a vector that holds something else than finite numbers.")
     if length == 0:
-        raise Transient(f"{embedder} answered with a vector of zeros, which points nowhere.")
+        raise Transient(f"{embedder} answered with a vector of zeros, which has no direction.")
     return [number / length for number in vector]

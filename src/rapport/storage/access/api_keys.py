@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from rapport.domain.caller import Caller, Role, choose_default_role
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
@@ -29,8 +30,8 @@ SELECT pg_notify('{NOTIFY_CHANNEL}', 'access ' || left(owner_id, {MAX_HINT_CHARA
 # Clients without a key act as the local user. The first key ends their access, even if it is another user's key.
 _CREATE = f"""
 WITH made AS (
-    INSERT INTO api_keys (id, owner_id, name, hash) VALUES (%s, %s, %s, %s)
-    RETURNING id, owner_id, name, created_at, revoked_at
+    INSERT INTO api_keys (id, owner_id, role, name, hash) VALUES (%s, %s, %s, %s, %s)
+    RETURNING id, owner_id, role, name, created_at, revoked_at
 )
 SELECT made.*, pg_notify('{NOTIFY_CHANNEL}', 'access {LOCAL_USER}') FROM made
 """
@@ -40,6 +41,7 @@ SELECT made.*, pg_notify('{NOTIFY_CHANNEL}', 'access {LOCAL_USER}') FROM made
 class ApiKey:
     id: str
     owner_id: str
+    role: Role
     name: str
     created_at: datetime
     revoked_at: datetime | None
@@ -49,10 +51,11 @@ class ApiKey:
 class ApiKeys:
     connection: Connection
 
-    async def create(self, owner_id: str, *, name: str) -> tuple[ApiKey, str]:
-        """Create a key; return it and its secret, which is stored nowhere."""
+    async def create(self, owner_id: str, *, name: str, role: Role | None = None) -> tuple[ApiKey, str]:
+        """Create a key, in the owner's default role unless one is named; return it and its secret, which is stored nowhere."""
         secret = PREFIX + secrets.token_urlsafe(32)
-        cursor = await self.connection.execute(_CREATE.encode(), (new_id(), owner_id, name, hash_secret(secret)))
+        values = (new_id(), owner_id, role or choose_default_role(owner_id), name, hash_secret(secret))
+        cursor = await self.connection.execute(_CREATE.encode(), values)
         row = await cursor.fetchone()
         assert row is not None
         return _to_api_key(row), secret
@@ -60,7 +63,7 @@ class ApiKeys:
     async def list_all(self) -> list[ApiKey]:
         """Return all keys, for the operator."""
         cursor = await self.connection.execute(
-            "SELECT id, owner_id, name, created_at, revoked_at FROM api_keys ORDER BY created_at, id"
+            "SELECT id, owner_id, role, name, created_at, revoked_at FROM api_keys ORDER BY created_at, id"
         )
         return [_to_api_key(row) for row in await cursor.fetchall()]
 
@@ -69,14 +72,14 @@ class ApiKeys:
         cursor = await self.connection.execute(_REVOKE.encode(), (key_id,))
         return cursor.rowcount == 1
 
-    async def find_owner(self, secret: str) -> str | None:
-        """Return the owner of an active key; None if it is not one."""
+    async def find_caller(self, secret: str) -> Caller | None:
+        """Return the owner and role of an active key; None if it is not one."""
         # The lookup is by the hash of a 256-bit secret: its timing tells an attacker nothing useful.
         cursor = await self.connection.execute(
-            "SELECT owner_id FROM api_keys WHERE hash = %s AND revoked_at IS NULL", (hash_secret(secret),)
+            "SELECT owner_id, role FROM api_keys WHERE hash = %s AND revoked_at IS NULL", (hash_secret(secret),)
         )
         row = await cursor.fetchone()
-        return row.owner_id if row else None
+        return Caller(row.owner_id, row.role) if row else None
 
     async def has_any(self) -> bool:
         """Return True if a key was ever created: revoking the last one does not allow access without a key again."""
@@ -93,7 +96,7 @@ class ApiKeys:
 
 
 def _to_api_key(row: Any) -> ApiKey:
-    return ApiKey(row.id, row.owner_id, row.name, row.created_at, row.revoked_at)
+    return ApiKey(row.id, row.owner_id, row.role, row.name, row.created_at, row.revoked_at)
 
 
 def hash_secret(secret: str) -> bytes:

@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
+from rapport.domain.caller import Caller
 from rapport.storage.access.api_keys import MAX_HINT_CHARACTERS, hash_secret
 from rapport.storage.database import Connection
 from rapport.storage.work.events import NOTIFY_CHANNEL
@@ -28,9 +29,9 @@ INSERT INTO sessions (hash, key_id, owner_id, expires_at)
 SELECT %(hash)s, id, owner_id, clock_timestamp() + %(lifetime)s FROM key RETURNING owner_id
 """
 
-# Two lookups by primary key. The key is read every time, so that revoking it ends its sessions at once.
-_OWNER = """
-SELECT s.owner_id FROM sessions s JOIN api_keys k ON k.id = s.key_id
+# Two lookups by primary key. The key is read every time: its role is the session's, and revoking it ends its sessions at once.
+_CALLER = """
+SELECT s.owner_id, k.role FROM sessions s JOIN api_keys k ON k.id = s.key_id
 WHERE s.hash = %s AND s.expires_at > clock_timestamp() AND k.revoked_at IS NULL
 """
 
@@ -52,12 +53,12 @@ class Sessions:
         )
         return token if await cursor.fetchone() else None
 
-    async def find_owner(self, token: str) -> str | None:
-        """Return the session's owner; None if it has expired or its key is not active."""
+    async def find_caller(self, token: str) -> Caller | None:
+        """Return the session's owner and its key's role; None if it has expired or its key is not active."""
         # The lookup is by a hash, as for keys: its timing tells nothing about a token.
-        cursor = await self.connection.execute(_OWNER, (hash_secret(token),))
+        cursor = await self.connection.execute(_CALLER, (hash_secret(token),))
         row = await cursor.fetchone()
-        return row.owner_id if row else None
+        return Caller(row.owner_id, row.role) if row else None
 
     async def close(self, token: str) -> None:
         """End a session and the streams that were opened with it. An unknown token is ignored."""

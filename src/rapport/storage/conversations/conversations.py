@@ -112,6 +112,13 @@ class Conversations:
                 return Permission(row.muted_until, row.autonomy_enabled)
         raise no_such_conversation(conversation_id)
 
+    async def set_agent(self, owner_id: str, conversation_id: str, agent_id: str) -> None:
+        """Let another agent answer in the conversation from the next message on."""
+        await self.connection.execute(
+            "UPDATE conversations SET agent_id = %s WHERE id = %s AND owner_id = %s",
+            (agent_id, conversation_id, owner_id),
+        )
+
     async def rename(self, conversation_id: str, title: str | None) -> None:
         """Change the title."""
         await self.connection.execute("UPDATE conversations SET title = %s WHERE id = %s", (title, conversation_id))
@@ -157,6 +164,8 @@ class Conversations:
                 (conversation_id,),
             )
         await self.connection.execute("DELETE FROM conversations WHERE id = %s", (conversation_id,))
+        # After the row is gone, nobody can share a note with it. An import may make a conversation of this id again.
+        await self.connection.execute("UPDATE notes SET shared_with = NULL WHERE shared_with = %s", (conversation_id,))
 
 
 def no_such_conversation(conversation_id: str) -> NotFound:

@@ -14,6 +14,7 @@ from rapport.domain.follow_up_outcomes import OutcomeCount
 from rapport.domain.ids import new_id
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
+from rapport.storage.usage import ADD_USAGE_WITH_REPLY, usage_parameters
 from rapport.storage.work.events import NOW_IN_LINE, PLANNED_WITH_REPLY, Superseded, plan_parameters
 
 # All that the gates check, in one statement and by one clock.
@@ -22,9 +23,9 @@ SELECT clock_timestamp() AS now, c.kind, c.autonomy_enabled, c.muted_until, coal
        c.consecutive_followups, c.last_followup_at, p.time_zone, p.quiet_from, p.quiet_to, c.user_message_count,
        coalesce(extract(epoch FROM clock_timestamp() - t.due_at)::float8, 0) AS lateness_seconds, c.unreachable_since IS NOT NULL AS is_unreachable,
        coalesce(t.origin = 'planner', false) AS is_inferred, coalesce(t.topic, '') AS topic, coalesce(t.sources, '{}') AS sources,
-       -- A timer ends within an hour after it fires, so 26 hours of the index on fired_at are enough.
+       -- A timer ends at most its agent's expiry after it fires, which is 7 days at most: so much of the index is enough.
        (SELECT count(*) FROM timers w WHERE w.owner_id = c.owner_id AND w.conversation_id = c.id
-          AND w.fired_at > clock_timestamp() - interval '26 hours' AND w.state = 'delivered' AND w.origin = 'planner'
+          AND w.fired_at > clock_timestamp() - interval '9 days' AND w.state = 'delivered' AND w.origin = 'planner'
           AND w.ended_at > clock_timestamp() - interval '24 hours') AS inferred_in_a_day
 FROM conversations c LEFT JOIN preferences p ON p.owner_id = c.owner_id
 LEFT JOIN timers t ON t.conversation_id = c.id AND t.id = %(event)s
@@ -61,25 +62,28 @@ WITH event AS (
     RETURNING {COLUMNS}
 ), ended AS (
     UPDATE timers t SET state = 'delivered', message_id = reply.id, regenerated = %(regenerated)s, ended_at = clock_timestamp(),
-        sources = %(sources_brought_up)s::text[]
+        prompt_variant = %(variant)s, sources = %(sources_brought_up)s::text[]
     FROM reply WHERE t.conversation_id = %(conversation)s AND t.id = %(event)s
 ), effect AS (
     INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id, user_message_count)
     SELECT %(conversation)s, reply.id, %(owner)s, %(channel)s, reply.id, line.user_message_count FROM reply, line WHERE %(push)s
-){{planned}}
+){ADD_USAGE_WITH_REPLY}{{planned}}
 SELECT line.open_event_count > 0 AS has_more, reply.* FROM line, reply
 """
 _DELIVER_ONLY = _DELIVER.replace("{planned}", "").encode()
 _DELIVER_AND_PLAN = _DELIVER.replace("{planned}", PLANNED_WITH_REPLY).encode()
 
-# A follow-up is answered if a person writes within an hour: a short scan of messages_order in its conversation.
+# A follow-up is answered if a person writes within an hour: a short scan of messages_order in its conversation. The agent is
+# the author of its message, because the conversation's may have changed; without a message it is the conversation's.
 _COUNT_OUTCOMES = """
-SELECT trigger_type, state, gate, count(*) AS count, count(*) FILTER (WHERE regenerated) AS regenerated, count(*) FILTER (WHERE EXISTS (
+SELECT coalesce(r.author_id, c.agent_id) AS agent_id, t.trigger_type, t.prompt_variant AS variant, t.state, t.gate, count(*) AS count, count(*) FILTER (WHERE t.regenerated) AS regenerated, count(*) FILTER (WHERE EXISTS (
     SELECT FROM messages m WHERE m.conversation_id = t.conversation_id AND m.role = 'user' AND NOT m.synthetic
       AND NOT m.is_bot AND m.created_at > t.ended_at AND m.created_at <= t.ended_at + interval '1 hour'
       AND t.state = 'delivered')) AS answered
-FROM timers t WHERE owner_id = %(owner)s AND fired_at > clock_timestamp() - %(days)s * interval '1 day'
-GROUP BY trigger_type, state, gate
+FROM timers t JOIN conversations c ON c.id = t.conversation_id
+LEFT JOIN messages r ON r.conversation_id = t.conversation_id AND r.id = t.message_id
+WHERE t.owner_id = %(owner)s AND t.fired_at > clock_timestamp() - %(days)s * interval '1 day'
+GROUP BY 1, 2, 3, 4, 5
 """
 
 
@@ -118,14 +122,20 @@ class FollowUpTurns:
         )
 
     async def end(
-        self, event: ClaimedEvent, state: TimerState, *, gate: Gate | None = None, regenerated: bool = False
+        self,
+        event: ClaimedEvent,
+        state: TimerState,
+        *,
+        variant: str,
+        gate: Gate | None = None,
+        regenerated: bool = False,
     ) -> bool:
         """End a follow-up without a message; return True if the conversation has another open event."""
         cursor = await self.connection.execute(
             "WITH event AS (UPDATE events SET state = 'done', finished_at = clock_timestamp(), error = %(error)s"
             " WHERE conversation_id = %(conversation)s AND id = %(event)s AND state = 'running' AND fence = %(fence)s"
             " RETURNING id), ended AS (UPDATE timers t SET state = %(state)s, gate = %(gate)s, regenerated = %(regenerated)s,"
-            " ended_at = clock_timestamp() FROM event WHERE t.conversation_id = %(conversation)s AND t.id = event.id)"
+            " prompt_variant = %(variant)s, ended_at = clock_timestamp() FROM event WHERE t.conversation_id = %(conversation)s AND t.id = event.id)"
             " SELECT open_event_count > 0 AS has_more FROM conversations, event WHERE conversations.id = %(conversation)s",
             {
                 "conversation": event.conversation_id,
@@ -133,6 +143,7 @@ class FollowUpTurns:
                 "fence": event.fence,
                 "state": state,
                 "gate": gate,
+                "variant": variant,
                 "regenerated": regenerated,
                 "error": gate or state,
             },
@@ -151,17 +162,19 @@ class FollowUpTurns:
         agent_name: str,
         push: bool,
         plan: Plan | None,
+        variant: str,
         regenerated: bool,
         brought_up: Sequence[str] = (),
     ) -> Finished:
         """Store the follow-up's message, all or nothing. Raise Superseded if the event is not this worker's any more.
 
-        `brought_up` are the ids of the messages that it is based on or mentions.
+        `variant` is the name of its prompt's variant; `brought_up` are the ids of the messages that it is based on or mentions.
         """
         cursor = await self.connection.execute(
             _DELIVER_AND_PLAN if plan else _DELIVER_ONLY,
             {
                 **plan_parameters(plan),
+                **usage_parameters(event, reply.usage),
                 "conversation": event.conversation_id,
                 "event": event.id,
                 "fence": event.fence,
@@ -175,6 +188,7 @@ class FollowUpTurns:
                 "sources": Jsonb(list(reply.sources)),
                 "metadata": Jsonb(dict(reply.metadata)),
                 "regenerated": regenerated,
+                "variant": variant,
                 "sources_brought_up": list(brought_up),
                 "channel": event.channel,
                 "push": push,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from psycopg import errors
 
 from rapport.domain.errors import InvalidInput, NotFound
-from rapport.domain.follow_up import Timer, TriggerType
+from rapport.domain.follow_up import EXPIRY_SECONDS, MIN_EXPIRY_SECONDS, Timer, TriggerType
 from rapport.domain.follow_up_requests import MAX_PENDING_TIMERS
 from rapport.domain.ids import is_id, new_id
 from rapport.storage.conversations.conversations import Conversations, no_such_conversation
@@ -40,11 +40,16 @@ RETURNING {_COLUMNS}
 
 # statement_timestamp() is constant, so the scan of timers_due ends at it; with clock_timestamp() it would read all pending
 # rows. SKIP LOCKED: workers wait neither for each other nor for a deletion. Superseded and expired timers fire no more.
+# CASE stops at the first match: the agent's expiry is read only for timers that are overdue by more than any agent's least.
 _FIRE = """
 WITH due AS MATERIALIZED (
     SELECT t.conversation_id, t.id, c.user_message_count, CASE
         WHEN t.user_message_count <> c.user_message_count THEN 'superseded'
-        WHEN t.due_at < clock_timestamp() - %(late)s * interval '1 second' THEN 'expired'
+        WHEN t.due_at >= clock_timestamp() - %(least)s * interval '1 second' THEN 'fired'
+        WHEN t.due_at < clock_timestamp() - interval '1 second' * coalesce((
+            SELECT (a.document -> 'autonomy' ->> 'expiry_seconds')::float8 FROM agents a
+            WHERE a.id = c.agent_id AND a.owner_id IN (c.owner_id, '*') ORDER BY a.owner_id = '*' LIMIT 1
+        ), %(default)s) THEN 'expired'
         ELSE 'fired' END AS state
     FROM timers t JOIN conversations c ON c.id = t.conversation_id
     WHERE t.state = 'pending' AND t.due_at <= statement_timestamp()
@@ -62,6 +67,9 @@ WITH due AS MATERIALIZED (
 )
 SELECT conversation_id, id, trigger_type, state, extract(epoch FROM fired_at - due_at)::float8 AS lateness_seconds FROM gone
 """
+
+
+EXPIRY = {"least": MIN_EXPIRY_SECONDS, "default": EXPIRY_SECONDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +208,9 @@ class Timers:
         )
         return cursor.rowcount > 0
 
-    async def fire(self, *, limit: int, max_lateness_seconds: float) -> list[FiredTimer]:
-        """Turn up to `limit` due timers into events; those overdue by more than `max_lateness_seconds` expire."""
-        cursor = await self.connection.execute(_FIRE, {"limit": limit, "late": max_lateness_seconds})
+    async def fire(self, *, limit: int) -> list[FiredTimer]:
+        """Turn up to `limit` due timers into events; those overdue by more than their agent's expiry expire."""
+        cursor = await self.connection.execute(_FIRE, {"limit": limit, **EXPIRY})
         return [FiredTimer(**row._asdict()) for row in await cursor.fetchall()]
 
     async def get_seconds_to_next(self) -> float | None:

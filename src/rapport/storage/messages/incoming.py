@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import AsyncCursor
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
@@ -15,6 +14,7 @@ from rapport.domain.ids import new_id
 from rapport.storage.conversations.conversations import no_such_conversation
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
+from rapport.storage.prepared_statement import PreparedStatement
 
 CLOCK_SKEW_SECONDS = 60
 """Allowed difference between a platform's clock and ours, with the time that a message takes to arrive."""
@@ -73,9 +73,9 @@ SELECT at, agent_id, kind, channel, handle, user_message_count, is_for_agent, is
 FROM line
 """
 
-_STORE_NOW = _STORE.format(
-    last_at="greatest(clock_timestamp(), last_at + interval '1 microsecond')", at="last_at", late=""
-).encode()
+_STORE_NOW = PreparedStatement(
+    _STORE.format(last_at="greatest(clock_timestamp(), last_at + interval '1 microsecond')", at="last_at", late="")
+)
 
 # A message with a platform time is stored at that time, however late it arrives. A time well in the future is replaced by now.
 _DATED = f"""
@@ -90,15 +90,17 @@ greatest({_DATED}, last_platform_created_at + interval '1 microsecond',
               THEN replied_at + interval '1 microsecond' END)
 """
 # `late` moves the embedding mark back when a message is stored before the newest one.
-_STORE_DATED = _STORE.format(
-    last_at=f"greatest(last_at, CASE WHEN {_DATED} < last_platform_time THEN {_DATED} ELSE {_PLACED} END),"
-    f" last_platform_time = greatest(last_platform_time, {_DATED}), last_platform_created_at = CASE WHEN {_DATED} < last_platform_time THEN last_platform_created_at ELSE {_PLACED} END",
-    at=f"CASE WHEN {_DATED} < last_platform_time THEN {_DATED} ELSE last_platform_created_at END",  # RETURNING sees the updated row
-    late=""", late AS (
+_STORE_DATED = PreparedStatement(
+    _STORE.format(
+        last_at=f"greatest(last_at, CASE WHEN {_DATED} < last_platform_time THEN {_DATED} ELSE {_PLACED} END),"
+        f" last_platform_time = greatest(last_platform_time, {_DATED}), last_platform_created_at = CASE WHEN {_DATED} < last_platform_time THEN last_platform_created_at ELSE {_PLACED} END",
+        at=f"CASE WHEN {_DATED} < last_platform_time THEN {_DATED} ELSE last_platform_created_at END",  # RETURNING sees the updated row
+        late=""", late AS (
     UPDATE embedding_progress i SET embedded_until = least(embedded_until, line.at - interval '1 microsecond'), imports = imports + 1
     FROM line WHERE i.conversation_id = %(conversation)s AND line.at < line.last_at
 )""",
-).encode()
+    )
+)
 
 # One branch per unique index; the client's id has precedence over the platform's.
 _KNOWN = f"""
@@ -188,14 +190,14 @@ class IncomingMessages:
             "said_at": incoming.said_at,
         }
         try:
-            cursor = await self._store({**parameters, "claim": claim})
+            rows = await self._store({**parameters, "claim": claim})
         except UniqueViolation as violation:
             if violation.diag.constraint_name in ("messages_client_id", "messages_platform_id"):
                 return None
             raise
-        row = await cursor.fetchone()
-        if row is None:
+        if not rows:
             raise no_such_conversation(incoming.conversation_id)
+        [row] = rows
         claimed = None
         if row.is_free:
             claimed = ClaimedEvent(
@@ -215,15 +217,15 @@ class IncomingMessages:
         overtaken = [(id_, type_) for id_, type_ in row.overtaken]
         return Accepted(*ids, row.at, row.is_for_agent, claimed, overtaken=overtaken, interrupted=row.interrupted)
 
-    async def _store(self, parameters: dict[str, Any]) -> AsyncCursor[Any]:
+    async def _store(self, parameters: dict[str, Any]) -> list[Any]:
         """Run the insert; retry once if a follow-up started while it waited for the lock, to supersede that follow-up."""
         statement = _STORE_NOW if parameters["said_at"] is None else _STORE_DATED
         try:
-            return await self.connection.execute(statement, parameters)
+            return await statement.execute(self.connection, parameters)
         except UniqueViolation as violation:
             if violation.diag.constraint_name != "events_one_running":
                 raise
-            return await self.connection.execute(statement, parameters)
+            return await statement.execute(self.connection, parameters)
 
     async def find_known(self, incoming: Incoming) -> tuple[Message, Accepted] | None:
         """Return the message stored under the client's or else the platform's id, with the outcome of accepting it."""

@@ -1,17 +1,21 @@
-"""Store notes with their passages and vectors, all or nothing. Only their owner can read them."""
+"""Store notes with their passages and vectors, all or nothing. Only their owner changes them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, LiteralString
 
-from rapport.domain.errors import Conflict, NotFound
-from rapport.domain.note import NOTE_ID, Chunk, Note, NoteCounts, Vector
+from rapport.domain.errors import Conflict, InvalidInput, NotFound
+from rapport.domain.note import NOTE_ID, Chunk, Note, Vector
+from rapport.domain.note_scope import NO_SETTINGS, NoteSettings
 from rapport.storage.database import Connection
+from rapport.storage.vector_index import count_indexed
 
-_COLUMNS = "owner_id, id, title, file_name, char_length(text) AS characters, chunks, embedder, created_at, updated_at"
+NOTE_COLUMNS = (
+    "owner_id, id, title, file_name, char_length(text) AS characters, chunks, embedder, created_at, updated_at, collections,"
+    " coalesce(shared_with, 'owner') AS shared_with"
+)
 _BATCH = 50
 """Chunks per INSERT: each has several vectors that go into the index, and no statement may run for long."""
 
@@ -29,6 +33,7 @@ class NewNote:
     embedder: str
     chunks: Sequence[tuple[Chunk, Sequence[Vector]]]
     """Each passage with one vector for each of its sentences."""
+    settings: NoteSettings = NO_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class Notes:
         Raises Conflict if a new note's id is taken, or if the note to replace has another hash than `only_if`; NotFound
         if there is nothing to replace. Call it in a transaction: the note, its chunks and the owner's counts change together.
         """
+        await self.check_group(note.owner_id, note.settings)
         # The note's row is written first and stays locked, so that concurrent writers of the same note take turns.
         if replace:
             before = await self._lock(note.owner_id, note.id, only_if)
@@ -55,9 +61,9 @@ class Notes:
         # A note that is only reindexed keeps its updated_at.
         cursor = await self.connection.execute(
             "UPDATE notes SET title = %(title)s, text = %(text)s, hash = %(hash)s, file_name = %(file)s,"
-            " embedder = %(embedder)s, chunks = %(chunks)s, updated_at ="
+            f" embedder = %(embedder)s, chunks = %(chunks)s, {_SETTINGS}, updated_at ="
             " CASE WHEN hash = %(hash)s AND title = %(title)s THEN updated_at ELSE clock_timestamp() END"
-            f" WHERE owner_id = %(owner)s AND id = %(id)s RETURNING {_COLUMNS}",
+            f" WHERE owner_id = %(owner)s AND id = %(id)s RETURNING {NOTE_COLUMNS}",
             {
                 "title": note.title,
                 "text": note.text,
@@ -65,6 +71,7 @@ class Notes:
                 "file": note.file_name,
                 "embedder": note.embedder,
                 "chunks": len(note.chunks),
+                **_settings_parameters(note.settings),
                 "owner": note.owner_id,
                 "id": note.id,
             },
@@ -77,7 +84,38 @@ class Notes:
             await self._count(note.owner_id, embedder, change)
         row = await cursor.fetchone()
         assert row is not None
-        return _to_note(row)
+        return to_note(row)
+
+    async def change_settings(self, owner_id: str, note_id: str, settings: NoteSettings) -> Note:
+        """Change collections and sharing of a note, and nothing else; raise NotFound if it is missing or somebody else's.
+
+        Call it in a transaction.
+        """
+        if not NOTE_ID.fullmatch(note_id):
+            raise no_such_note(note_id)
+        await self.check_group(owner_id, settings)
+        cursor = await self.connection.execute(
+            f"UPDATE notes SET {_SETTINGS} WHERE owner_id = %(owner)s AND id = %(id)s RETURNING {NOTE_COLUMNS}",
+            {**_settings_parameters(settings), "owner": owner_id, "id": note_id},
+        )
+        row = await cursor.fetchone()
+        if row is None:
+            raise no_such_note(note_id)
+        return to_note(row)
+
+    async def check_group(self, owner_id: str, settings: NoteSettings) -> None:
+        """Raise InvalidInput if the settings name a group conversation that the owner may not share with.
+
+        In a transaction the conversation can't be deleted until the note is stored.
+        """
+        if settings.group is None:
+            return
+        cursor = await self.connection.execute(
+            "SELECT FROM conversations WHERE id = %s AND kind = 'group' AND (owner_id = %s OR %s) FOR KEY SHARE",
+            (settings.group, owner_id, settings.by_operator),
+        )
+        if await cursor.fetchone() is None:
+            raise InvalidInput(f"`shared_with` names {settings.group!r}, which is no group conversation of yours.")
 
     async def _insert(self, note: NewNote) -> None:
         inserted = await self.connection.execute(
@@ -95,7 +133,7 @@ class Notes:
         )
         row = await cursor.fetchone()
         if row is None:
-            raise _no_such_note(note_id)
+            raise no_such_note(note_id)
         if only_if is not None and bytes(row.hash) != only_if:
             raise Conflict(f"The note {note_id!r} was changed meanwhile.")
         return row.embedder, row.chunks
@@ -143,25 +181,15 @@ class Notes:
                 {"owner": owner_id, "embedder": embedder, "change": change},
             )
 
-    async def get(self, owner_id: str, note_id: str) -> Note:
-        """Return the note; raise NotFound if it is missing or somebody else's."""
-        if NOTE_ID.fullmatch(note_id):
-            cursor = await self.connection.execute(
-                f"SELECT {_COLUMNS} FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
-            )
-            if row := await cursor.fetchone():
-                return _to_note(row)
-        raise _no_such_note(note_id)
-
     async def read(self, owner_id: str, note_id: str) -> tuple[Note, str]:
         """Return the note and its text; raise NotFound if it is missing or somebody else's."""
         if NOTE_ID.fullmatch(note_id):
             cursor = await self.connection.execute(
-                f"SELECT {_COLUMNS}, text FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
+                f"SELECT {NOTE_COLUMNS}, text FROM notes WHERE owner_id = %s AND id = %s", (owner_id, note_id)
             )
             if row := await cursor.fetchone():
-                return _to_note(row), row.text
-        raise _no_such_note(note_id)
+                return to_note(row), row.text
+        raise no_such_note(note_id)
 
     async def find(self, owner_id: str, note_id: str) -> tuple[Note, bytes] | None:
         """Return the note and the hash of its text; None if there is no such note."""
@@ -178,40 +206,23 @@ class Notes:
 
     async def _find_first(self, condition: LiteralString, owner_id: str, value: object) -> tuple[Note, bytes] | None:
         cursor = await self.connection.execute(
-            f"SELECT {_COLUMNS}, hash FROM notes WHERE owner_id = %s AND {condition} ORDER BY created_at, id LIMIT 1",
+            f"SELECT {NOTE_COLUMNS}, hash FROM notes WHERE owner_id = %s AND {condition} ORDER BY created_at, id LIMIT 1",
             (owner_id, value),
         )
         row = await cursor.fetchone()
-        return (_to_note(row), bytes(row.hash)) if row else None
-
-    async def list_page(self, owner_id: str, *, limit: int, before: tuple[datetime, str] | None = None) -> list[Note]:
-        """Return the owner's notes, the last changed first; `before` is the (updated_at, id) of the previous page's last."""
-        cursor = await self.connection.execute(
-            f"SELECT {_COLUMNS} FROM notes WHERE owner_id = %s AND (%s::timestamptz IS NULL OR (updated_at, id) < (%s, %s))"
-            " ORDER BY updated_at DESC, id DESC LIMIT %s",
-            (owner_id, before and before[0], before and before[0], before and before[1], limit),
-        )
-        return [_to_note(row) for row in await cursor.fetchall()]
+        return (to_note(row), bytes(row.hash)) if row else None
 
     async def delete(self, owner_id: str, note_id: str) -> None:
         """Delete a note and its chunks; messages that cite it stay. Call it in a transaction."""
         if not NOTE_ID.fullmatch(note_id):
-            raise _no_such_note(note_id)
+            raise no_such_note(note_id)
         cursor = await self.connection.execute(
             "DELETE FROM notes WHERE owner_id = %s AND id = %s RETURNING embedder, chunks", (owner_id, note_id)
         )
         row = await cursor.fetchone()
         if row is None:
-            raise _no_such_note(note_id)
+            raise no_such_note(note_id)
         await self._count(owner_id, row.embedder, -row.chunks)
-
-    async def get_counts(self, owner_id: str, embedder: str) -> NoteCounts:
-        """Return the size of the owner's index by this embedder, and its threshold."""
-        cursor = await self.connection.execute(
-            "SELECT chunks, min_similarity FROM note_counts WHERE owner_id = %s AND embedder = %s", (owner_id, embedder)
-        )
-        row = await cursor.fetchone()
-        return NoteCounts(row.chunks, row.min_similarity) if row else NoteCounts(0, None)
 
     async def set_min_similarity(self, owner_id: str, embedder: str, min_similarity: float | None) -> None:
         """Store the owner's threshold for this embedder; None restores the embedder's own."""
@@ -220,19 +231,6 @@ class Notes:
             " ON CONFLICT (owner_id, embedder) DO UPDATE SET min_similarity = excluded.min_similarity",
             (owner_id, embedder, min_similarity),
         )
-
-    async def sample_vectors(self, owner_id: str, embedder: str, *, limit: int) -> list[tuple[str, str, Chunk, Vector]]:
-        """Return a repeatable random sample of sentence vectors: (note id, title, chunk, vector)."""
-        # The order by a hash is random but repeatable.
-        cursor = await self.connection.execute(
-            "SELECT p.note_id, n.title, c.heading, c.text, p.embedding::real[] AS embedding FROM sentence_vectors p"
-            " JOIN chunks c USING (owner_id, note_id, position) JOIN notes n ON n.owner_id = p.owner_id AND n.id = p.note_id"
-            " WHERE p.owner_id = %s AND p.embedder = %s"
-            " ORDER BY md5(p.note_id || '/' || p.position || '/' || p.number) LIMIT %s",
-            (owner_id, embedder, limit),
-        )
-        rows = await cursor.fetchall()
-        return [(row.note_id, row.title, Chunk(row.heading, row.text), row.embedding) for row in rows]
 
     async def list_outdated(self, embedder: str, *, limit: int) -> list[tuple[str, str]]:
         """Return (owner, id) of notes of all owners that another embedder has indexed."""
@@ -243,12 +241,21 @@ class Notes:
 
     async def count_totals(self, embedder: str) -> tuple[int, int]:
         """Return the number of all notes, and of those that another embedder has indexed."""
-        cursor = await self.connection.execute(
-            "SELECT count(*) AS total, count(*) FILTER (WHERE embedder <> %s) AS outdated FROM notes", (embedder,)
-        )
-        row = await cursor.fetchone()
-        assert row is not None
-        return row.total, row.outdated
+        return await count_indexed(self.connection, "notes", embedder)
+
+
+_SETTINGS = (
+    "collections = coalesce(%(collections)s::text[], collections),"
+    " shared_with = CASE WHEN %(shared_with)s::text IS NULL THEN shared_with ELSE nullif(%(shared_with)s, 'owner') END"
+)
+
+
+def _settings_parameters(settings: NoteSettings) -> dict[str, Any]:
+    collections = settings.collections
+    return {
+        "collections": None if collections is None else list(collections),
+        "shared_with": settings.shared_with,
+    }
 
 
 def format_vector(vector: Vector) -> str:
@@ -256,7 +263,8 @@ def format_vector(vector: Vector) -> str:
     return f"[{','.join(format(value, '.6g') for value in vector)}]"
 
 
-def _to_note(row: Any) -> Note:
+def to_note(row: Any) -> Note:
+    """Return the note of a row that has NOTE_COLUMNS."""
     return Note(
         owner_id=row.owner_id,
         id=row.id,
@@ -267,8 +275,11 @@ def _to_note(row: Any) -> Note:
         embedder=row.embedder,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        collections=tuple(row.collections),
+        shared_with=row.shared_with,
     )
 
 
-def _no_such_note(note_id: str) -> NotFound:
+def no_such_note(note_id: str) -> NotFound:
+    """Return the error for a missing note and for one that the caller may not see: they must look the same."""
     return NotFound(f"There is no note {note_id[:80]!r}.")

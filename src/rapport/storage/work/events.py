@@ -16,6 +16,8 @@ from rapport.domain.ids import new_id
 from rapport.domain.model_problems import BREAKER_FAILURES, BREAKER_WINDOW_SECONDS
 from rapport.storage.database import Connection
 from rapport.storage.messages.messages import COLUMNS, to_message
+from rapport.storage.prepared_statement import PreparedStatement
+from rapport.storage.usage import ADD_USAGE_WITH_REPLY, usage_parameters
 
 NOW_IN_LINE = "SELECT greatest(clock_timestamp(), conversations.last_at + interval '1 microsecond') AS at"
 """The time of a message that the agent stores now: later than all earlier ones, even if the clock went back."""
@@ -57,7 +59,7 @@ WITH held AS (
 ), effect AS (
     INSERT INTO outbox (conversation_id, id, owner_id, channel, message_id)
     SELECT %(conversation)s, reply.id, %(owner)s, %(channel)s, reply.id FROM reply WHERE %(push)s
-){{planned}}
+){ADD_USAGE_WITH_REPLY}{{planned}}
 SELECT line.open_event_count > 0 AS has_more, reply.* FROM line, reply
 """
 
@@ -75,8 +77,8 @@ PLANNED_WITH_REPLY = f"""
     WHERE timers.origin = 'planner'  -- a timer set by a user is not replaced
 )"""
 
-_FINISH_ONLY = _FINISH.replace("{planned}", "").encode()
-_FINISH_AND_PLAN = _FINISH.replace("{planned}", PLANNED_WITH_REPLY).encode()
+_FINISH_ONLY = PreparedStatement(_FINISH.replace("{planned}", ""))
+_FINISH_AND_PLAN = PreparedStatement(_FINISH.replace("{planned}", PLANNED_WITH_REPLY))
 
 _CLAIMED = (
     "e.id, e.conversation_id, e.owner_id, e.fence, e.attempts, c.agent_id, c.kind, c.channel, e.accepted_by,"
@@ -121,14 +123,15 @@ class Events:
     async def finish(
         self, event: ClaimedEvent, reply: Reply, *, agent_name: str, push: bool, plan: Plan | None = None
     ) -> Finished:
-        """Store the reply and end the event atomically; raise Superseded if the event is not ours any more.
+        """Store the reply with its usage and end the event atomically; raise Superseded if the event is not ours any more.
 
         The planned follow-up is stored too, if no user has written since the event.
         """
-        cursor = await self.connection.execute(
-            _FINISH_AND_PLAN if plan else _FINISH_ONLY,
+        rows = await (_FINISH_AND_PLAN if plan else _FINISH_ONLY).execute(
+            self.connection,
             {
                 **plan_parameters(plan),
+                **usage_parameters(event, reply.usage),
                 "conversation": event.conversation_id,
                 "event": event.id,
                 "fence": event.fence,
@@ -147,9 +150,9 @@ class Events:
                 "push": push,
             },
         )
-        row = await cursor.fetchone()
-        if row is None:
+        if not rows:
             raise Superseded("Another worker has taken over this event, or its conversation was deleted.")
+        [row] = rows
         return Finished(to_message(row), has_more=row.has_more)
 
     async def claim_waiting(

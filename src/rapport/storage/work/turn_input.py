@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,9 +10,12 @@ from rapport.domain.conversation_kind import ConversationKind
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.follow_up import PastFollowUp
 from rapport.domain.note import NoteCounts
+from rapport.storage.agents import AGENT_STAMP
 from rapport.storage.database import Connection
 from rapport.storage.followups.past_followups import PAST_FOLLOWUPS, read_past_followups
 from rapport.storage.messages.messages import COMMON_COLUMNS, PROMPT_COLUMNS, to_message
+from rapport.storage.notes.visibility import COUNT_SHARED_FOR_TURN
+from rapport.storage.prepared_statement import PreparedStatement
 
 PICTURES = 12
 """The number of the newest messages that are loaded with their pictures, which can be megabytes each; others only as text."""
@@ -49,8 +51,9 @@ WITH here AS (
         coalesce(breaker_open_until > clock_timestamp(), false) AS is_resting, autonomy_enabled,
         coalesce(muted_until > clock_timestamp(), false) AS is_muted,
         (SELECT time_zone FROM preferences WHERE owner_id = %(owner)s) AS time_zone,
+        (SELECT monthly_tokens FROM usage_budgets WHERE owner_id = %(owner)s) AS owner_budget,
         EXISTS (SELECT FROM memories WHERE owner_id = %(owner)s AND agent_id = %(agent)s) AS has_memories,
-        {PAST_FOLLOWUPS} AS past_followups
+        {PAST_FOLLOWUPS} AS past_followups, {AGENT_STAMP} AS agent_stamp
     FROM conversations c WHERE id = %(conversation)s AND owner_id = %(owner)s
 ), call AS MATERIALIZED (
     SELECT created_at, CASE (SELECT kind FROM here) WHEN 'group' THEN thread_id END AS thread_id
@@ -65,15 +68,14 @@ WITH here AS (
     WHERE conversation_id = %(conversation)s AND owner_id = %(owner)s AND id = (SELECT summary_id FROM here)
 )
 SELECT is_resting, autonomy_enabled, has_memories, past_followups, coalesce(chunks, 0) AS chunks,
-       min_similarity, is_muted, time_zone, chat.*
+       min_similarity, is_muted, time_zone, agent_stamp, owner_budget, ({COUNT_SHARED_FOR_TURN}) AS shared_chunks, chat.*
 FROM here LEFT JOIN chat ON true LEFT JOIN note_counts ON owner_id = %(owner)s AND embedder = %(embedder)s
 """
 _BEFORE = " AND (role <> 'user' OR created_at < (SELECT created_at FROM call))"
 
 
-def _make_load(chat: str, before: str) -> bytes:
-    # psycopg caches the conversion of a statement only up to 4,096 characters: hence no indentation.
-    return re.sub(r"\n\s*", "\n", _LOAD.replace("{chat}", chat).replace("{before}", before)).strip().encode()
+def _make_load(chat: str, before: str) -> PreparedStatement:
+    return PreparedStatement(_LOAD.replace("{chat}", chat).replace("{before}", before))
 
 
 _CHATS: Mapping[ConversationKind, str] = {"direct": _DIRECT_CHAT, "group": _GROUP_CHAT}
@@ -103,6 +105,10 @@ class TurnInput:
     """True if the owner has muted follow-ups in this conversation now."""
     time_zone: str | None = None
     """The owner's time zone; None if unset."""
+    agent_stamp: int = 0
+    """The stamp of the conversation's agent; 0 if the agent was deleted."""
+    owner_budget: int | None = None
+    """The tokens that the owner may use in a month; None: no limit."""
 
 
 async def load_turn_input(
@@ -112,8 +118,8 @@ async def load_turn_input(
 
     With `question`, the synthetic message of a follow-up that is not stored, all messages so far count as earlier.
     """
-    cursor = await connection.execute(
-        (_LOAD_MESSAGE if question is None else _LOAD_SILENCE)[event.kind],
+    rows = await (_LOAD_MESSAGE if question is None else _LOAD_SILENCE)[event.kind].execute(
+        connection,
         {
             "conversation": event.conversation_id,
             "owner": event.owner_id,
@@ -123,7 +129,6 @@ async def load_turn_input(
             "embedder": embedder,
         },
     )
-    rows = await cursor.fetchall()
     messages = [to_message(row) for row in rows if row.id is not None]
     question = question or next((message for message in messages if message.id == event.id), None)
     if question is None or not rows:
@@ -136,11 +141,13 @@ async def load_turn_input(
         question,
         earlier,
         summary,
-        NoteCounts(state.chunks, state.min_similarity),
+        NoteCounts(state.chunks, state.min_similarity, int(state.shared_chunks)),
         state.is_resting,
         state.autonomy_enabled,
         state.has_memories,
         read_past_followups(state.past_followups),
         state.is_muted,
         state.time_zone,
+        state.agent_stamp or 0,
+        state.owner_budget,
     )

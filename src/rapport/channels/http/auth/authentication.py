@@ -1,10 +1,9 @@
-"""Find the caller: the owner of the key or of the session, or the local user on a loopback server without keys."""
+"""Authenticate the caller: owner and role of the key or session, or the local user on a loopback server without keys."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
@@ -12,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from rapport.channels.http.auth.client_address import Network, parse_address
 from rapport.core.access import Access
-from rapport.domain.conversation import LOCAL_USER
+from rapport.domain.caller import LOCAL_CALLER, Caller
 from rapport.domain.errors import Unauthorized
 
 COOKIE = "rapport_session"
@@ -27,49 +26,49 @@ _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def make_authenticator(
-    access: Access, *, loopback: bool, keyless: Keyless | None = None
-) -> Callable[[HTTPConnection], Coroutine[Any, Any, str]]:
-    """Return a FastAPI dependency, for requests and WebSockets, that gives the caller's owner id or raises Unauthorized."""
-    keyless_access = keyless or Keyless(access, loopback=loopback)
+class Authenticator:
+    """Authenticates requests and WebSockets. Its methods are FastAPI dependencies and raise Unauthorized; each costs one lookup."""
 
-    async def authenticate(connection: HTTPConnection) -> str:
-        if await keyless_access.is_open():
+    def __init__(self, access: Access, *, loopback: bool, keyless: Keyless | None = None) -> None:
+        self._access = access
+        self._keyless = keyless or Keyless(access, loopback=loopback)
+
+    async def authenticate(self, connection: HTTPConnection) -> Caller:
+        """Return the owner and role of the request's key or session; without keys, the local user as an operator."""
+        if await self._keyless.is_open():
             _refuse_foreign_pages(connection)
-            return LOCAL_USER
+            return LOCAL_CALLER
         scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
         token = connection.cookies.get(COOKIE)
         if not scheme and token:
-            return await _authenticate_session(access, connection, token)
+            return await self._authenticate_session(connection, token)
         if scheme.lower() != "bearer" or not secret.strip():
             raise Unauthorized("Send a key: `Authorization: Bearer <key>`. `rapport keys create NAME` makes one.")
-        owner = await access.find_key_owner(secret.strip())
-        if owner is None:
+        caller = await self._access.find_caller_by_key(secret.strip())
+        if caller is None:
             raise Unauthorized("This key is not valid, or was revoked.")
-        return owner
+        return caller
 
-    return authenticate
+    async def authenticate_owner(self, connection: HTTPConnection) -> str:
+        """Return the caller's owner id, for the routes that are the same for all roles."""
+        return (await self.authenticate(connection)).owner_id
 
+    async def authenticate_operator(self, connection: HTTPConnection) -> Caller:
+        """Return the caller; raise 403 unless it is an operator."""
+        caller = await self.authenticate(connection)
+        if not caller.is_operator:
+            raise HTTPException(
+                403,
+                "This is for operators: it needs a key with that role (`rapport keys create NAME --role operator`).",
+            )
+        return caller
 
-def require_operator(owner_id: str) -> None:
-    """Raise 403 unless the caller is the operator: the user `local`, to whom keys belong unless another user is named."""
-    if not is_operator(owner_id):
-        raise HTTPException(
-            403, f"This is for the operator: it needs a key of the user `{LOCAL_USER}` (`rapport keys create NAME`)."
-        )
-
-
-async def _authenticate_session(access: Access, connection: HTTPConnection, token: str) -> str:
-    owner = await access.find_session_owner(token)
-    if owner is None:
-        raise Unauthorized("You are signed out: sign in with a key.")
-    refuse_forged(connection)
-    return owner
-
-
-def is_operator(owner_id: str) -> bool:
-    """Return True if the caller is the operator: the user `local`."""
-    return owner_id == LOCAL_USER
+    async def _authenticate_session(self, connection: HTTPConnection, token: str) -> Caller:
+        caller = await self._access.find_caller_by_session(token)
+        if caller is None:
+            raise Unauthorized("You are signed out: sign in with a key.")
+        refuse_forged(connection)
+        return caller
 
 
 class Keyless:

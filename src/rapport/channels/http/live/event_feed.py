@@ -10,10 +10,10 @@ from typing import Protocol
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
-from rapport.channels.http.auth.authentication import is_operator
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.rendering.json_views import as_json, memory_view
 from rapport.channels.http.rendering.message_html import Renderer
-from rapport.channels.http.routes.conversations import Caller
+from rapport.domain.caller import Caller
 from rapport.domain.conversation import Message
 from rapport.domain.errors import InvalidInput, RapportError, Unauthorized
 from rapport.domain.live_updates import AccessChanged, LiveEvent, MemoryChanged, MessageRenderer, MessageStored
@@ -53,27 +53,35 @@ def parse_sequence(text: str | None) -> int | None:
 
 
 async def follow_events(
-    subscription: Subscription, connection: HTTPConnection, caller: Caller
+    subscription: Subscription, connection: HTTPConnection, auth: Authenticator, caller: Caller
 ) -> AsyncGenerator[LiveEvent]:
     """Yield events while the subscription can be read; the client may subscribe again afterwards.
 
-    Raises Unauthorized as soon as the caller's key or session is no longer valid.
+    Raises Unauthorized as soon as the caller's key or session is no longer valid, or has another owner or role.
     """
     known_until = time.monotonic() + ACCESS_CACHE_SECONDS
     async with aclosing(subscription.events(silence=KEEPALIVE_SECONDS)) as events:
         try:
             async for event in events:
                 if isinstance(event, AccessChanged) or time.monotonic() >= known_until:
-                    await caller(connection)
+                    await require_same_caller(auth, connection, caller)
                     known_until = time.monotonic() + ACCESS_CACHE_SECONDS
                 if not isinstance(event, AccessChanged):
                     yield event
         except Unauthorized:
             raise
-        except HTTPException as error:
-            raise Unauthorized(str(error.detail)) from error
         except RapportError:
             return
+
+
+async def require_same_caller(auth: Authenticator, connection: HTTPConnection, caller: Caller) -> None:
+    """Raise Unauthorized unless an open connection still belongs to the caller that opened it, in the same role."""
+    try:
+        if await auth.authenticate(connection) == caller:
+            return
+    except HTTPException as error:
+        raise Unauthorized(str(error.detail)) from error
+    raise Unauthorized("Another user, or another role, opened this connection. Connect again.")
 
 
 class EventRenderers:
@@ -82,8 +90,8 @@ class EventRenderers:
     def __init__(self, renderer: Renderer) -> None:
         self._of = {operator: EventRenderer(renderer, operator=operator) for operator in (True, False)}
 
-    def get_for(self, owner_id: str) -> EventRenderer:
-        return self._of[is_operator(owner_id)]
+    def get_for(self, caller: Caller) -> EventRenderer:
+        return self._of[caller.is_operator]
 
 
 class EventRenderer:

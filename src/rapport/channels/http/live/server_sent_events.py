@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.live.event_feed import (
     EventRenderer,
     EventRenderers,
@@ -19,7 +20,7 @@ from rapport.channels.http.live.event_feed import (
 from rapport.channels.http.rendering.json_views import as_json
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.json_bodies import StrictRoute
-from rapport.channels.http.routes.conversations import Caller
+from rapport.domain.caller import Caller
 from rapport.domain.errors import Unauthorized
 from rapport.domain.live_updates import (
     LiveEvent,
@@ -53,9 +54,9 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter:
+def event_routes(live: Live, auth: Authenticator, *, renderer: Renderer) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
-    owner_id = Depends(caller)
+    any_caller = Depends(auth.authenticate)
     renderers = EventRenderers(renderer)
 
     @router.get(
@@ -71,7 +72,7 @@ def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter
         thread_id: str,
         after: Annotated[str | None, Query(description="The id of the last event you have; without it the stream starts now")] = None,
         last_event_id: Annotated[str | None, Header()] = None,
-        owner: str = owner_id,
+        caller: Caller = any_caller,
     ) -> EventStream:  # fmt: skip
         """`message` is a message that was stored or changed. Each comes once and in order, also after a reconnect with the id
         of the last one. `started`, `token` and `ended` report a reply while this process writes it. `timers` says that
@@ -81,23 +82,28 @@ def event_routes(live: Live, caller: Caller, *, renderer: Renderer) -> APIRouter
         # A browser that reconnects sends the header; its address still has the first `after`.
         last_known = parse_sequence(last_event_id)
         last_known = parse_sequence(after) if last_known is None else last_known
-        subscription = await live.subscribe(owner, thread_id, after=last_known)
+        subscription = await live.subscribe(caller.owner_id, thread_id, after=last_known)
         return EventStream(
-            _frames(subscription, request, caller, renderers.get_for(owner), says_hello=last_known is None)
+            _frames(
+                follow_events(subscription, request, auth, caller),
+                subscription,
+                renderers.get_for(caller),
+                says_hello=last_known is None,
+            )
         )
 
     return router
 
 
 async def _frames(
-    subscription: Subscription, request: Request, caller: Caller, renderer: EventRenderer, *, says_hello: bool
+    followed: AsyncGenerator[LiveEvent], subscription: Subscription, renderer: EventRenderer, *, says_hello: bool
 ) -> AsyncGenerator[bytes]:
     yield f"retry: {RECONNECT_MS}\n\n".encode()
     if says_hello:
         yield b"".join(_frame("hello", as_json({"seq": subscription.seq}), seq=subscription.seq))
     # A client whose access ended gets a 401 with the reason when it reconnects.
     with suppress(Unauthorized):
-        async with aclosing(follow_events(subscription, request, caller)) as events:
+        async with aclosing(followed) as events:
             async for event in events:
                 for piece in _split_frame(await _render_event(event, renderer)):
                     yield piece

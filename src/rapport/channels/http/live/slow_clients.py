@@ -26,21 +26,24 @@ MAX_FRAME_BYTES = 2_000_000
 
 
 class StallTimer:
-    """Close a connection when its client reads none of the buffered bytes for STALL_TIMEOUT_SECONDS."""
+    """Close a connection when its client reads none of the buffered bytes for STALL_TIMEOUT_SECONDS.
+
+    The time is counted in checks: while this process itself stands still, no check is made and no client is blamed for it.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._waiting = 0
-        self._since = 0.0
+        self._checks_without_progress = 0
         transport.set_write_buffer_limits(high=MAX_BUFFERED_BYTES)
         _limit_kernel_buffer(transport)
 
     def start(self) -> None:
         """Begin to watch: the write buffer is full."""
         if self._timer is None:
-            self._since, self._waiting = self._loop.time(), self._transport.get_write_buffer_size()
+            self._checks_without_progress, self._waiting = 0, self._transport.get_write_buffer_size()
             self._timer = self._loop.call_later(CHECK_INTERVAL_SECONDS, self._check_progress)
 
     def stop(self) -> None:
@@ -51,10 +54,9 @@ class StallTimer:
 
     def _check_progress(self) -> None:
         buffered = self._transport.get_write_buffer_size()
-        if buffered < self._waiting:
-            self._since = self._loop.time()
+        self._checks_without_progress = 0 if buffered < self._waiting else self._checks_without_progress + 1
         self._waiting = buffered
-        if self._loop.time() - self._since >= STALL_TIMEOUT_SECONDS:
+        if self._checks_without_progress * CHECK_INTERVAL_SECONDS >= STALL_TIMEOUT_SECONDS:
             self._timer = None
             log.info("client.stalled", waiting=buffered)
             self._transport.abort()  # `close` would send the rest first

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 from fastapi.responses import StreamingResponse
 
-from rapport.channels.http.auth.authentication import is_operator
 from rapport.channels.http.problems import get_status
 from rapport.channels.http.rendering.json_views import as_json, message_view
 from rapport.core.turn_runner import Ticket
@@ -17,10 +16,10 @@ def event(name: str, value: object) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + as_json(value) + b"\n\n"
 
 
-def turn_stream(ticket: Ticket) -> StreamingResponse:
+def turn_stream(ticket: Ticket, *, operator: bool) -> StreamingResponse:
     """Return the events of a running turn. If the client disconnects, the turn goes on and its reply is stored."""
     return StreamingResponse(
-        _frames(ticket),
+        _frames(ticket, operator=operator),
         media_type="text/event-stream",
         headers={
             "Cache-Control": "no-cache",
@@ -30,7 +29,7 @@ def turn_stream(ticket: Ticket) -> StreamingResponse:
     )
 
 
-async def _frames(ticket: Ticket) -> AsyncIterator[bytes]:
+async def _frames(ticket: Ticket, *, operator: bool) -> AsyncIterator[bytes]:
     has_streamed = False
     try:
         async for token in ticket.tokens():
@@ -45,7 +44,7 @@ async def _frames(ticket: Ticket) -> AsyncIterator[bytes]:
         return
     finally:
         ticket.close()
-    view = message_view(reply, operator=is_operator(ticket.accepted.owner_id))
+    view = message_view(reply, operator=operator)
     if reply.metadata.get("cancelled") is True:
         yield event("cancelled", view)
         return

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect
 
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.live.event_feed import (
     EventRenderer,
     EventRenderers,
@@ -19,6 +20,7 @@ from rapport.channels.http.live.event_feed import (
     Subscription,
     follow_events,
     parse_sequence,
+    require_same_caller,
 )
 from rapport.channels.http.problems import (
     SERVER_ERROR,
@@ -29,12 +31,13 @@ from rapport.channels.http.problems import (
 from rapport.channels.http.rendering.json_views import as_json
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.json_bodies import NewMessage, parse_body
-from rapport.channels.http.requests.validation_errors import describe_errors
-from rapport.channels.http.routes.conversations import Caller, parse_incoming
+from rapport.channels.http.routes.conversations import parse_incoming
 from rapport.core.core import Core
 from rapport.core.turn_runner import Ticket
+from rapport.domain.caller import Caller
 from rapport.domain.errors import InvalidInput, NotFound, Permanent, RapportError, TooMany, Unauthorized
 from rapport.domain.live_updates import LiveEvent, MemoryChanged, MessageStored, TextStreamed, TurnEnded
+from rapport.domain.validation_errors import describe_errors
 
 if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
@@ -52,7 +55,7 @@ ACCESS_DENIED = 4401
 def websocket_routes(
     core: Core,
     live: Live,
-    caller: Caller,
+    auth: Authenticator,
     *,
     renderer: Renderer,
     max_characters: int,
@@ -65,9 +68,9 @@ def websocket_routes(
     async def talk(websocket: WebSocket) -> None:
         thread_id = websocket.query_params.get("threadId", "")
         try:
-            owner = await caller(websocket)
+            caller = await auth.authenticate(websocket)
             subscription = await live.subscribe(
-                owner, thread_id, after=parse_sequence(websocket.query_params.get("after"))
+                caller.owner_id, thread_id, after=parse_sequence(websocket.query_params.get("after"))
             )
         except RapportError as error:
             await websocket.send_denial_response(problem_from_error(error))
@@ -76,8 +79,8 @@ def websocket_routes(
             await websocket.send_denial_response(problem(error.status_code, str(error.detail)))
             return
         await websocket.accept()
-        conversation = _ConversationPort(core, owner, thread_id, max_characters, limiter)
-        await _Connection(websocket, conversation, subscription, renderers.get_for(owner), caller).run()
+        conversation = _ConversationPort(core, caller.owner_id, thread_id, max_characters, limiter)
+        await _Connection(websocket, conversation, subscription, renderers.get_for(caller), auth, caller).run()
 
     return router
 
@@ -122,6 +125,7 @@ class _Connection:
     conversation: _ConversationPort
     subscription: Subscription
     renderer: EventRenderer
+    auth: Authenticator
     caller: Caller
     pending: dict[str, _PendingRequest] = field(default_factory=dict[str, _PendingRequest])
     """Pending requests by the id of their message."""
@@ -162,7 +166,7 @@ class _Connection:
             kind = frame.pop("type", None)
             if not isinstance(request_id, str) or not 0 < len(request_id) <= 200:
                 raise InvalidInput("A frame needs a `requestId`: any text; the reply carries it too.")
-            await self._check_caller()
+            await require_same_caller(self.auth, self.websocket, self.caller)  # with each message
             if kind == "message":
                 with anyio.CancelScope(shield=True):  # a message is stored even if the client disconnects now
                     await self._accept_message(request_id, frame, tasks)
@@ -180,15 +184,6 @@ class _Connection:
                 raise
         except RequestValidationError as error:
             await self._refuse(request_id, 422, describe_errors(error.errors()))
-
-    async def _check_caller(self) -> None:
-        """Raise Unauthorized unless the key or session is still valid and the owner's. Each message is checked."""
-        try:
-            if await self.caller(self.websocket) == self.conversation.owner:
-                return
-        except HTTPException as error:
-            raise Unauthorized(str(error.detail)) from error
-        raise Unauthorized("Another user opened this connection.")
 
     async def _close(self, code: int, reason: str = "") -> None:
         with suppress(WebSocketDisconnect, RuntimeError):  # either side may have closed it already
@@ -235,7 +230,7 @@ class _Connection:
 
     async def _send_events(self) -> None:
         try:
-            async with aclosing(follow_events(self.subscription, self.websocket, self.caller)) as events:
+            async with aclosing(follow_events(self.subscription, self.websocket, self.auth, self.caller)) as events:
                 async for event in events:
                     async with self.order_lock:
                         await self._send_event(event)

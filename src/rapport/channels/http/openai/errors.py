@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 from rapport.channels.http.problems import SERVER_ERROR, get_status
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.requests.json_bodies import StrictRoute
-from rapport.channels.http.requests.validation_errors import describe_errors, name_field
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, RapportError, TooLarge, TooMany, Transient
+from rapport.domain.validation_errors import describe_errors, name_field
 
 log = structlog.get_logger()
 
@@ -50,7 +50,7 @@ class NoSuchModel(NotFound):
     """The name of a model that is not an agent of this server."""
 
 
-def as_not_kept(error: RapportError) -> RapportError:
+def mark_as_not_stored(error: RapportError) -> RapportError:
     """Return the error with a text for ephemeral conversations: their messages get no later reply."""
     if not isinstance(error, Transient):
         return error

@@ -9,14 +9,15 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rapport.agents.profiles import find_agent, list_agents
+from rapport.agents.directory import AgentDirectory
 from rapport.channels.http.openai.errors import NoSuchModel, UnsupportedField
 from rapport.context.fence import escape_fence
-from rapport.context.summary_rules import MAX_CHAT_HISTORY, estimate_tokens
+from rapport.context.summary_rules import MAX_CHAT_HISTORY
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Author, Content, extract_text
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text_checks import check_text, has_visible_text
+from rapport.domain.token_estimate import estimate_tokens
 from rapport.ingest.content import check_content
 
 MAX_MESSAGES = 2_000
@@ -77,10 +78,11 @@ class ParsedMessage:
     is_bot: bool = False
 
 
-def require_model(name: str) -> AgentProfile:
-    """Return the agent that a client names as `model`; raises NoSuchModel."""
-    if (agent := find_agent(name)) is None:
-        model_names = ", ".join(f"`{agent_id}`" for agent_id in sorted(agent.id for agent in list_agents()))
+async def require_model(directory: AgentDirectory, owner_id: str, name: str) -> AgentProfile:
+    """Return the caller's agent that a client names as `model`; raise NoSuchModel."""
+    if (agent := await directory.find(owner_id, name)) is None:
+        agents = await directory.list_visible(owner_id)
+        model_names = ", ".join(f"`{agent_id}`" for agent_id in sorted(agent.id for agent in agents))
         raise NoSuchModel(f"The model {name[:64]!r} does not exist. The models are {model_names}.")
     return agent
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from rapport.context.summary_rules import estimate_tokens
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Message
 from rapport.domain.event import Accepted
+from rapport.domain.token_estimate import estimate_tokens
 
 _MADE = 1_767_225_600
 """The creation date of the built-in agents, for clients that need one: the beginning of 2026."""

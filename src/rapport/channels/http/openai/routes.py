@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from rapport.agents.profiles import list_agents
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.openai.conversation_choice import ConversationChoice, derive_conversation_id
-from rapport.channels.http.openai.errors import ERRORS, OpenAIRoute, UnsupportedField, as_not_kept, error_response
+from rapport.channels.http.openai.errors import (
+    ERRORS,
+    OpenAIRoute,
+    UnsupportedField,
+    error_response,
+    mark_as_not_stored,
+)
 from rapport.channels.http.openai.requests import (
     MAX_NAME,
     CompletionBody,
@@ -34,25 +39,25 @@ from rapport.domain.text_checks import check_text
 if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
 
-Caller = Callable[[Request], Coroutine[Any, Any, str]]
-
 _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
-def openai_routes(core: Core, caller: Caller, *, max_characters: int, limiter: Limiter | None = None) -> APIRouter:
+def openai_routes(core: Core, auth: Authenticator, *, max_characters: int, limiter: Limiter | None = None) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute, responses=ERRORS)
     conversations = ConversationChoice(core)
     completions = _Completions(core, conversations, limiter, max_characters)
-    owner_id = Depends(caller)
+    owner_id = Depends(auth.authenticate_owner)
+    directory = core.agents.directory
 
     @router.get("/models", response_model=ModelsView, summary="List the agents as models")
-    async def models(_owner: str = owner_id) -> Response:
+    async def models(owner: str = owner_id) -> Response:
         await conversations.clean_up()
-        return json_response({"object": "list", "data": [model_view(agent) for agent in list_agents()]})
+        agents = await directory.list_visible(owner)
+        return json_response({"object": "list", "data": [model_view(agent) for agent in agents]})
 
     @router.get("/models/{model_id}", response_model=ModelView, summary="Get an agent as a model")
-    async def model(model_id: str, _owner: str = owner_id) -> Response:
-        return json_response(model_view(require_model(model_id)))
+    async def model(model_id: str, owner: str = owner_id) -> Response:
+        return json_response(model_view(await require_model(directory, owner, model_id)))
 
     @router.post(
         "/chat/completions",
@@ -63,7 +68,7 @@ def openai_routes(core: Core, caller: Caller, *, max_characters: int, limiter: L
     )
     async def complete(request: Request, body: CompletionBody, owner: str = owner_id) -> Response:
         refuse_unsupported(body)
-        agent = require_model(body.model)
+        agent = await require_model(directory, owner, body.model)
         name = _header(request, "X-Conversation-Id")
         if name is None and not body.user:
             return await completions.answer_ephemerally(request, body, owner, agent)
@@ -138,7 +143,7 @@ class _Completions:
             try:
                 reply = await ticket.reply()
             except Transient as error:
-                raise as_not_kept(error) from error
+                raise mark_as_not_stored(error) from error
             return json_response(envelope.completion(reply))
 
     async def _refuse_other_agent(self, owner: str, conversation_id: str, agent: AgentProfile) -> None:

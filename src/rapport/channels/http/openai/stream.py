@@ -8,7 +8,7 @@ from typing import Any
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from rapport.channels.http.openai.errors import as_not_kept, error_value
+from rapport.channels.http.openai.errors import error_value, mark_as_not_stored
 from rapport.channels.http.openai.responses import Envelope
 from rapport.channels.http.rendering.json_views import as_json
 from rapport.core.turn_runner import Ticket
@@ -67,7 +67,7 @@ async def _frames(ticket: Ticket, envelope: Envelope, *, counts_tokens: bool) ->
             yield _data(envelope.chunk({"content": rest}, **extra))
     except RapportError as error:
         is_true = envelope.kept or isinstance(error, _Replaced)
-        yield _data(error_value(error if is_true else as_not_kept(error)))
+        yield _data(error_value(error if is_true else mark_as_not_stored(error)))
         return
     finally:
         ticket.close()

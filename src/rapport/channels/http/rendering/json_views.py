@@ -14,7 +14,7 @@ from rapport.domain.conversation import Conversation, Message
 from rapport.domain.memory import Memory, Origin
 from rapport.domain.note import Note, Passage
 from rapport.domain.read_models import ListedConversation
-from rapport.memory.memory_store import Stats
+from rapport.memory.memory_store import MemoryStats
 
 
 class ConversationView(BaseModel):
@@ -41,7 +41,7 @@ class ThreadView(ConversationView):
 
 
 class ProblemView(BaseModel):
-    """The reason why the model could not answer, and what to do about it. Only the operator gets it."""
+    """The reason why the model could not answer, and what to do about it. Only operators get it."""
 
     kind: str
     text: str
@@ -52,7 +52,7 @@ class MessageView(BaseModel):
 
     `summary_id` names the summary that replaces it for the model. `source_ids` are the notes that a summary mentions.
     `thread_id` is the forum topic. `context_snapshot` is the message it replies to, if that is older than the agent.
-    `problem` says what is wrong with the model where `fallbackUsed` is true; only the operator (the user `local`) gets it.
+    `problem` says what is wrong with the model where `fallbackUsed` is true; only operators get it.
     `html` is set with `render=html`: the content as HTML that is safe to put into a page.
     """
 
@@ -101,6 +101,8 @@ class CancelledView(BaseModel):
 
 
 class NoteView(BaseModel):
+    """`shared_with` is `owner`, `everyone` or the id of a group conversation. Only its owner changes a note."""
+
     id: str
     title: str
     file_name: str | None
@@ -108,6 +110,10 @@ class NoteView(BaseModel):
     chunks: int
     created_at: str
     updated_at: str
+    collections: list[str]
+    shared_with: str
+    owner: str
+    is_own: bool
     unchanged: bool = False
 
 
@@ -120,12 +126,27 @@ class NotesView(BaseModel):
     next: str | None
 
 
+class CollectionView(BaseModel):
+    """The number of notes in a collection that you may see, and of your own among them."""
+
+    name: str
+    notes: int
+    own: int
+
+
+class CollectionsView(BaseModel):
+    collections: list[CollectionView]
+
+
 class PassageView(BaseModel):
+    """`shared_by` is the owner of somebody else's note."""
+
     id: str
     title: str
     heading: str
     text: str
     similarity: float
+    shared_by: str | None
 
 
 class PassagesView(BaseModel):
@@ -176,7 +197,8 @@ class MemoryStatsView(BaseModel):
     by_origin: dict[Origin, int]
 
 
-def note_view(note: Note) -> dict[str, Any]:
+def note_view(note: Note, *, reader: str) -> dict[str, Any]:
+    """Return a note for somebody who may see it."""
     return {
         "id": note.id,
         "title": note.title,
@@ -185,6 +207,10 @@ def note_view(note: Note) -> dict[str, Any]:
         "chunks": note.chunks,
         "created_at": note.created_at,
         "updated_at": note.updated_at,
+        "collections": note.collections,
+        "shared_with": note.shared_with,
+        "owner": note.owner_id,
+        "is_own": note.owner_id == reader,
     }
 
 
@@ -195,6 +221,7 @@ def passage_view(passage: Passage) -> dict[str, Any]:
         "heading": passage.heading,
         "text": passage.text,
         "similarity": passage.similarity,
+        "shared_by": passage.shared_by,
     }
 
 
@@ -212,7 +239,7 @@ def memory_view(memory: Memory) -> dict[str, Any]:
     }
 
 
-def memory_stats_view(stats: Stats) -> dict[str, Any]:
+def memory_stats_view(stats: MemoryStats) -> dict[str, Any]:
     return {
         "count": stats.count,
         "capacity": stats.capacity,
@@ -247,7 +274,7 @@ def thread_view(thread: ListedConversation) -> dict[str, Any]:
 
 
 def problem_view(message: Message | None, *, operator: bool) -> dict[str, str] | None:
-    """Return what was wrong with the model when it made this reply; None for everybody but the operator."""
+    """Return what was wrong with the model when it made this reply; None for everybody but operators."""
     stored: Any = message.metadata.get("problem") if message is not None and operator else None
     return stored and {"kind": stored["kind"], "text": advise(stored["kind"], stored["model"])}
 

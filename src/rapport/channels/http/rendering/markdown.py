@@ -45,14 +45,14 @@ _CLASSES = {
 }
 
 
-def as_html(text: str, *, sources: Collection[str] = ()) -> str:
+def render_html(text: str, *, sources: Collection[str] = ()) -> str:
     """Return the text as HTML. A `[source: id]` tag becomes a link to a note if the id is one of `sources`."""
     if len(text) <= MAX_FORMATTED_CHARACTERS and estimate_work(text) <= MAX_WORK and _cells(text) <= _MAX_CELLS:
         env: dict[str, Any] = {"sources": frozenset(sources), "is_too_deep": False}
         html = _PARSER.render(text, env)
         if not env["is_too_deep"] and len(html) <= _MAX_EXPANSION * len(text) + 10_000:
             return _CLEANER.clean(html)
-    return as_it_stands(text)
+    return render_plain(text)
 
 
 def _cells(text: str) -> int:
@@ -60,7 +60,7 @@ def _cells(text: str) -> int:
     return len(lines) * max((line.count("|") for line in lines), default=0)
 
 
-def as_it_stands(text: str) -> str:
+def render_plain(text: str) -> str:
     """Return the text as HTML without formatting; paragraphs and line breaks stay."""
     paragraphs = (part.strip("\n") for part in re.split(r"\n[ \t]*\n", text.replace("\r\n", "\n")))
     return _CLEANER.clean("".join(f"<p>{escape(part).replace(chr(10), '<br>')}</p>\n" for part in paragraphs if part))

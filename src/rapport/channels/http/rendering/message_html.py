@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from rapport.channels.http.rendering.json_views import message_view
-from rapport.channels.http.rendering.markdown import MAX_WORK, as_html, as_it_stands
+from rapport.channels.http.rendering.markdown import MAX_WORK, render_html, render_plain
 from rapport.channels.markdown_work import estimate_work
 from rapport.domain.conversation import Message
 
@@ -47,7 +47,7 @@ class Renderer:
 
     def _recall(self, key: _Key) -> str:
         # Another request may have evicted it while this one waited.
-        html = self._made.get(key) or as_html(key[0], sources=key[1])
+        html = self._made.get(key) or render_html(key[0], sources=key[1])
         if key in self._made:
             self._made.move_to_end(key)
         return html
@@ -73,7 +73,7 @@ def _render(keys: Sequence[_Key]) -> dict[_Key, str]:
         text, sources = key
         work = min(estimate_work(text), MAX_WORK)  # a text with more is not parsed at all
         is_enough = len(text) <= characters_left and work <= work_left
-        rendered[key] = as_html(text, sources=sources) if is_enough else as_it_stands(text)
+        rendered[key] = render_html(text, sources=sources) if is_enough else render_plain(text)
         characters_left -= len(text)
         work_left -= work
     return rendered

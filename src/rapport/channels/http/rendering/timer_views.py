@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from rapport.domain.follow_up import Gate, Timer, TimerState, TriggerType
-from rapport.domain.follow_up_outcomes import Outcomes
+from rapport.domain.follow_up_outcomes import Outcomes, VariantOutcomes
 from rapport.domain.follow_up_requests import Permission, Preference
 
 
@@ -70,9 +70,26 @@ class OutcomesView(BaseModel):
     response_rate: float | None
 
 
+class VariantView(BaseModel):
+    """The outcomes of one variant of an agent's prompt. `interval` is the Wilson 95 % interval of `response_rate`: from and
+    to, null when nothing was delivered. Below 10 `delivered`, `may_be_compared` is false. `text` says it all in words."""
+
+    agent: str
+    trigger_type: TriggerType
+    variant: str
+    fired: int
+    delivered: int
+    answered_within_an_hour: int
+    response_rate: float | None
+    interval: list[float] | None
+    may_be_compared: bool
+    text: str
+
+
 class StatsView(OutcomesView):
     days: int
     by_trigger_type: dict[TriggerType, OutcomesView]
+    by_variant: list[VariantView]
 
 
 def timer_view(timer: Timer) -> dict[str, Any]:
@@ -117,4 +134,20 @@ def outcomes_view(outcomes: Outcomes) -> dict[str, Any]:
         "regenerated": outcomes.regenerated,
         "answered_within_an_hour": outcomes.answered,
         "response_rate": None if rate is None else round(rate, 4),
+    }
+
+
+def variant_view(outcomes: VariantOutcomes) -> dict[str, Any]:
+    rate = outcomes.rate
+    return {
+        "agent": outcomes.agent_id,
+        "trigger_type": outcomes.trigger_type,
+        "variant": outcomes.variant,
+        "fired": outcomes.fired,
+        "delivered": rate.delivered,
+        "answered_within_an_hour": rate.answered,
+        "response_rate": round(rate.answered / rate.delivered, 4) if rate.delivered else None,
+        "interval": rate.interval and [round(bound, 4) for bound in rate.interval],
+        "may_be_compared": rate.may_be_compared,
+        "text": rate.describe(),
     }

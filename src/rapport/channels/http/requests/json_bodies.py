@@ -107,7 +107,14 @@ class NewConversation(Body):
     title: Annotated[str | None, Field(max_length=200)] = None
 
 
-class NoteBody(Body):
+class NoteSettingsBody(Body):
+    """`shared_with` is `owner`, `everyone` or the id of a group conversation."""
+
+    collections: list[str] | None = None
+    shared_with: str | None = None
+
+
+class NoteBody(NoteSettingsBody):
     id: Annotated[str | None, Field(max_length=80)] = None
     title: Annotated[str | None, Field(max_length=200)] = None
     text: str

@@ -62,6 +62,9 @@ class Upload:
     name: str
     data: bytes
     fields: dict[str, str]
+    """The last value of each."""
+    lists: dict[str, list[str]]
+    """All values of each."""
 
 
 async def read_upload(request: Request, *, max_bytes: int) -> Upload:
@@ -80,7 +83,8 @@ async def read_upload(request: Request, *, max_bytes: int) -> Upload:
                 raise InvalidInput("The form has no file: send it in the field `file`.")
             # Browsers send empty fields too.
             fields = {name: value for name, value in form.multi_items() if isinstance(value, str) and value.strip()}
-            return Upload(file.filename or "", await file.read(), fields)
+            lists = {name: [value for value in form.getlist(name) if isinstance(value, str)] for name in fields}
+            return Upload(file.filename or "", await file.read(), fields, lists)
     except UnicodeError as error:  # the form names an encoding such as `undefined`
         raise InvalidInput("The form can't be decoded with the encoding that it names. Use UTF-8.") from error
 

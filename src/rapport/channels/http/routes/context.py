@@ -6,12 +6,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
 
-from rapport.agents.profiles import get_agent
-from rapport.channels.http.auth.authentication import is_operator
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.rendering.json_views import ProblemView, json_response, problem_view
 from rapport.channels.http.requests.json_bodies import StrictRoute
-from rapport.channels.http.routes.conversations import Caller
 from rapport.core.core import Core
+from rapport.domain.caller import Caller
 from rapport.domain.context_selection import Strategy
 from rapport.domain.conversation import Message
 from rapport.domain.read_models import SearchHit
@@ -40,9 +39,11 @@ class MemoryUsedView(ScoredView):
 
 
 class NoteUsedView(ScoredView):
-    """`given` is false for a note that was not close enough. `title` is set with `include=timeline`; null if deleted."""
+    """`given` is false for a note that was not close enough. `shared_by` is the owner of somebody else's note. `title` is set
+    with `include=timeline`; null if it was deleted or is no longer shared."""
 
     given: bool
+    shared_by: str | None = None
     title: str | None = None
 
 
@@ -63,12 +64,23 @@ class MomentView(BaseModel):
     chosen: WhyView | None
 
 
+class ReplyUsageView(BaseModel):
+    """The model calls of a turn and their tokens; `estimated` is true if the provider did not count all of them."""
+
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    estimated: bool
+    model: str
+
+
 class ContextView(BaseModel):
     """The messages, memories and notes that the model was given for a reply.
 
     `message_id` is the answered message (for a follow-up, the reply itself). `stored` is true where this was stored with
     the reply, and false where it is what would be chosen now. `looked_up` names the tools that showed the model more of
-    the chat. `problem` says what was wrong with the model where the reply is a fallback; only the operator gets it.
+    the chat. `problem` says what was wrong with the model where the reply is a fallback; only operators get it.
+    `usage` is null where no model was called.
     `timeline` is set with `include=timeline`: the messages before the reply, oldest first, and all older chosen ones.
     """
 
@@ -83,6 +95,7 @@ class ContextView(BaseModel):
     summary_id: str | None
     looked_up: list[str]
     problem: ProblemView | None
+    usage: ReplyUsageView | None
     timeline: list[MomentView] | None = None
 
 
@@ -106,9 +119,10 @@ class SearchView(BaseModel):
     messages: list[FoundView]
 
 
-def context_routes(core: Core, caller: Caller) -> APIRouter:
+def context_routes(core: Core, auth: Authenticator) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
-    owner_id = Depends(caller)
+    owner_id = Depends(auth.authenticate_owner)
+    any_caller = Depends(auth.authenticate)
 
     @router.get(
         "/{thread_id}/context", response_model=ContextView, summary="Explain which context a reply was made from"
@@ -118,10 +132,10 @@ def context_routes(core: Core, caller: Caller) -> APIRouter:
         message_id: Annotated[str | None, Query(description="A reply or the message it answers; the default is the latest reply")] = None,
         strategy: Annotated[Strategy | None, Query(description="Show what this strategy would choose now")] = None,
         include: Annotated[Literal["timeline"] | None, Query(description="`timeline`: include the texts")] = None,
-        owner: str = owner_id,
+        caller: Caller = any_caller,
     ) -> Response:  # fmt: skip
-        explanation = await core.explanations.explain(owner, thread_id, message_id, strategy=strategy)
-        view = context_view(explanation, operator=is_operator(owner))
+        explanation = await core.explanations.explain(caller.owner_id, thread_id, message_id, strategy=strategy)
+        view = context_view(explanation, operator=caller.is_operator)
         return json_response(view | await _load_texts(core, explanation) if include else view)
 
     @router.get("/{thread_id}/search", response_model=SearchView, summary="Search the messages of a conversation")
@@ -169,7 +183,9 @@ def context_view(explanation: Explanation, *, operator: bool) -> dict[str, Any]:
         "notes": explanation.notes,
         "summary_id": receipt.get("summary_id"),
         "looked_up": receipt.get("looked_up", []),
+        "agent": explanation.agent_version,
         "problem": problem_view(explanation.reply, operator=operator),
+        "usage": explanation.usage,
     }
 
 
@@ -181,14 +197,18 @@ async def _load_texts(core: Core, explanation: Explanation) -> dict[str, Any]:
         for chosen in explanation.receipt["messages"]
     }
     return {
-        "timeline": [_moment_view(message, explanation, reasons_by_id) for message in details.messages],
+        "timeline": [
+            _moment_view(message, explanation, reasons_by_id, details.agent_name) for message in details.messages
+        ],
         "memories": [{**memory, "text": details.memory_texts.get(memory["id"])} for memory in explanation.memories],
         "notes": [{**note, "title": details.note_titles.get(note["id"])} for note in explanation.notes],
     }
 
 
-def _moment_view(message: Message, explanation: Explanation, reasons_by_id: Mapping[str, Any]) -> dict[str, Any]:
-    agent = get_agent(explanation.conversation.agent_id).name if message.role == "assistant" else "You"
+def _moment_view(
+    message: Message, explanation: Explanation, reasons_by_id: Mapping[str, Any], agent_name: str
+) -> dict[str, Any]:
+    agent = agent_name if message.role == "assistant" else "You"
     words = " ".join(message.text.split())
     return {
         "id": message.id,

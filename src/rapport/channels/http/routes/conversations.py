@@ -1,13 +1,11 @@
 """Serve `/chat/conversations`: create conversations, send messages, get replies."""
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
-from starlette.requests import HTTPConnection
 
-from rapport.agents.profiles import LIBRARIAN, require_agent
-from rapport.channels.http.auth.authentication import is_operator
+from rapport.agents.profiles import LIBRARIAN
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.live.turn_stream import turn_stream
 from rapport.channels.http.rendering.json_views import (
     CancelledView,
@@ -27,6 +25,7 @@ from rapport.channels.http.requests.json_bodies import (
     make_direct_route,
 )
 from rapport.core.core import Core
+from rapport.domain.caller import Caller
 from rapport.domain.chat_archive import KEY_PREFIX
 from rapport.domain.conversation import Author, Conversation, Incoming
 from rapport.domain.errors import InvalidInput
@@ -36,14 +35,12 @@ from rapport.ingest.content import check_content, check_mentions, check_snapshot
 if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
 
-Caller = Callable[[HTTPConnection], Coroutine[Any, Any, str]]
-
 
 def conversation_routes(
-    core: Core, caller: Caller, *, max_characters: int, limiter: "Limiter | None" = None
+    core: Core, auth: Authenticator, *, max_characters: int, limiter: "Limiter | None" = None
 ) -> APIRouter:
     router = APIRouter(prefix="/chat/conversations", tags=["chat"], route_class=StrictRoute)
-    owner_id = Depends(caller)
+    owner_id = Depends(auth.authenticate_owner)
 
     @router.post("", status_code=201, response_model=CreatedView, summary="Create a conversation")
     async def create(body: NewConversation | None = None, owner: str = owner_id) -> Response:
@@ -59,20 +56,22 @@ def conversation_routes(
         await core.runner.erase(owner, conversation_id)
         return Response(status_code=204)
 
-    async def send(request: Request, conversation_id: str, body: NewMessage, owner: str = owner_id) -> Response:
+    any_caller = Depends(auth.authenticate)
+
+    async def send(request: Request, conversation_id: str, body: NewMessage, caller: Caller = any_caller) -> Response:
         streaming = "text/event-stream" in request.headers.get("accept", "")
-        incoming = parse_incoming(owner, conversation_id, body, max_characters=max_characters)
+        incoming = parse_incoming(caller.owner_id, conversation_id, body, max_characters=max_characters)
         if limiter is not None:
-            await limiter.admit(request, owner, conversation_id)
+            await limiter.admit(request, caller.owner_id, conversation_id)
         ticket = await core.runner.accept(incoming, listen=streaming)
         if not ticket.accepted.is_for_agent:
             return json_response({"id": ticket.accepted.message_id, "replied": False}, 202)
         if streaming:
-            return turn_stream(ticket)
-        return json_response(message_view(await ticket.reply(), operator=is_operator(owner)))
+            return turn_stream(ticket, operator=caller.is_operator)
+        return json_response(message_view(await ticket.reply(), operator=caller.is_operator))
 
     async def send_directly(request: Request, body: NewMessage) -> Response:
-        return await send(request, request.path_params["conversation_id"], body, await caller(request))
+        return await send(request, request.path_params["conversation_id"], body, await auth.authenticate(request))
 
     router.add_api_route(
         "/{conversation_id}/messages",
@@ -101,7 +100,7 @@ async def create_conversation(core: Core, owner_id: str, body: NewConversation, 
     """Create the conversation that a request describes."""
     return await core.conversations.create(
         owner_id,
-        agent_id=resolve_agent(body.agent, default_agent),
+        agent_id=await resolve_agent(core, owner_id, body.agent, default_agent),
         kind=body.kind,
         title=None if body.title is None else check_text(body.title, what="title", limit=200),
     )
@@ -152,6 +151,6 @@ def _author(author: AuthorBody | str | None, *, field: str) -> Author | None:
     )
 
 
-def resolve_agent(name: str | None, default: str) -> str:
-    """Return the id of the requested agent, or the default; raises NotFound for an unknown one."""
-    return default if name is None else require_agent(name).id
+async def resolve_agent(core: Core, owner_id: str, name: str | None, default: str) -> str:
+    """Return the id of the requested agent, or the default; raise InvalidInput for one that the caller may not use."""
+    return default if name is None else (await core.agents.require(owner_id, name)).id

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel
 
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.rendering.json_views import json_response
+from rapport.channels.http.rendering.timer_views import VariantView, variant_view
 from rapport.channels.http.requests.json_bodies import StrictRoute
-from rapport.channels.http.routes.conversations import Caller
 from rapport.core.core import Core
 from rapport.domain.follow_up import TriggerType
-from rapport.domain.follow_up_outcomes import Outcomes, count_outcomes_by_type
+from rapport.domain.follow_up_outcomes import Outcomes, count_outcomes_by_type, count_outcomes_by_variant
 from rapport.domain.read_models import HourlyReplies
 from rapport.metrics import Metrics
 
@@ -63,11 +64,12 @@ class InsightView(BaseModel):
     guard: ShareView
     fallbacks: ShareView
     followups: list[FollowedUpView]
+    variants: list[VariantView]
 
 
-def insight_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter:
+def insight_routes(core: Core, auth: Authenticator, *, metrics: Metrics) -> APIRouter:
     router = APIRouter(prefix="/api/insight", tags=["insight"], route_class=StrictRoute)
-    owner_id = Depends(caller)
+    owner_id = Depends(auth.authenticate_owner)
 
     @router.get("", response_model=InsightView, summary="Get statistics of the last hours")
     async def insight(hours: Annotated[int, Query(ge=1, le=MAX_HOURS)] = 24, owner: str = owner_id) -> Response:
@@ -95,6 +97,7 @@ def insight_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter
                     _follow_up_view(kind, outcomes)
                     for kind, outcomes in count_outcomes_by_type(activity.follow_ups).items()
                 ],
+                "variants": [variant_view(each) for each in count_outcomes_by_variant(activity.follow_ups)],
             }
         )
 

@@ -5,14 +5,24 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
 
-from rapport.channels.http.auth.authentication import require_operator
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.problems import NOT_STORED
 from rapport.channels.http.rendering.json_views import json_response
-from rapport.channels.http.rendering.timer_views import PreferencesView, StatsView, outcomes_view, preference_view
+from rapport.channels.http.rendering.timer_views import (
+    PreferencesView,
+    StatsView,
+    outcomes_view,
+    preference_view,
+    variant_view,
+)
 from rapport.channels.http.requests.json_bodies import Body, StrictRoute
-from rapport.channels.http.routes.conversations import Caller
 from rapport.core.core import Core
-from rapport.domain.follow_up_outcomes import count_outcomes, count_outcomes_by_type
+from rapport.domain.caller import Caller
+from rapport.domain.follow_up_outcomes import (
+    count_outcomes,
+    count_outcomes_by_type,
+    count_outcomes_by_variant,
+)
 from rapport.domain.follow_up_requests import Preference, check_preference, parse_time_of_day
 from rapport.followups.gates import check_time_zone
 from rapport.metrics import CONTENT_TYPE, Metrics
@@ -26,9 +36,10 @@ class PreferencesBody(Body):
     quiet_to: Annotated[str | None, Field(max_length=16)] = None
 
 
-def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRouter:
+def autonomy_routes(core: Core, auth: Authenticator, *, metrics: Metrics) -> APIRouter:
     router = APIRouter(tags=["follow-ups"], route_class=StrictRoute)
-    owner_id = Depends(caller)
+    owner_id = Depends(auth.authenticate_owner)
+    operator = Depends(auth.authenticate_operator)
 
     @router.get("/api/preferences", response_model=PreferencesView, summary="Get your time zone and quiet hours")
     async def get_preferences(owner: str = owner_id) -> Response:
@@ -47,12 +58,18 @@ def autonomy_routes(core: Core, caller: Caller, *, metrics: Metrics) -> APIRoute
     async def get_stats(days: Annotated[int, Query(ge=1, le=3_660)] = 30, owner: str = owner_id) -> Response:
         outcomes = await core.follow_ups.load_outcomes(owner, days=days)
         by_type = {kind: outcomes_view(counts) for kind, counts in count_outcomes_by_type(outcomes).items()}
-        return json_response({"days": days, **outcomes_view(count_outcomes(outcomes)), "by_trigger_type": by_type})
+        return json_response(
+            {
+                "days": days,
+                **outcomes_view(count_outcomes(outcomes)),
+                "by_trigger_type": by_type,
+                "by_variant": [variant_view(each) for each in count_outcomes_by_variant(outcomes)],
+            }
+        )
 
     @router.get("/metrics", tags=["health"], summary="Get the metrics of this process, for Prometheus")
-    async def get_metrics(owner: str = owner_id) -> Response:
-        """Requires a key of the operator, the user `local`. On loopback without keys every caller is that user."""
-        require_operator(owner)
+    async def get_metrics(_operator: Caller = operator) -> Response:
+        """Requires a key with the role `operator`. On loopback without keys every caller is an operator."""
         metrics.set_pending(await core.monitoring.count_pending_timers())
         return Response(metrics.render(), headers={**NOT_STORED, "Content-Type": CONTENT_TYPE})
 

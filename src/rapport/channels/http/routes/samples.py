@@ -5,9 +5,9 @@ from dataclasses import asdict
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel
 
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.requests.json_bodies import StrictRoute
-from rapport.channels.http.routes.conversations import Caller
 from rapport.core.core import Core
 
 
@@ -19,9 +19,9 @@ class SamplesView(BaseModel):
     notes: list[str]
 
 
-def sample_routes(core: Core, caller: Caller) -> APIRouter:
+def sample_routes(core: Core, auth: Authenticator) -> APIRouter:
     router = APIRouter(prefix="/api/samples", tags=["samples"], route_class=StrictRoute)
-    owner_id = Depends(caller)
+    owner_id = Depends(auth.authenticate_owner)
 
     @router.get("", response_model=SamplesView, summary="Get the state of the samples")
     async def get_state(owner: str = owner_id) -> Response:

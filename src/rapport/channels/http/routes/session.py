@@ -9,13 +9,14 @@ from pydantic import BaseModel, Field
 from rapport import __version__
 from rapport.agents.advice import advise
 from rapport.agents.health import ModelHealth
-from rapport.channels.http.auth.authentication import COOKIE, Keyless, is_operator, refuse_forged
+from rapport.channels.http.auth.authentication import COOKIE, Authenticator, Keyless, refuse_forged
 from rapport.channels.http.problems import NOT_STORED
 from rapport.channels.http.rendering.json_views import ProblemView, json_response
 from rapport.channels.http.requests.json_bodies import Body, StrictRoute
-from rapport.channels.http.routes.conversations import Caller
+from rapport.channels.http.routes.usage import BudgetView, budget_view
 from rapport.core.access import SESSION_LIFETIME
 from rapport.core.core import Core
+from rapport.domain.caller import Role
 from rapport.domain.errors import Unauthorized
 
 BUILTIN = "builtin"
@@ -24,17 +25,20 @@ BUILTIN = "builtin"
 class SessionView(BaseModel):
     """The caller and the model of this server. `needs_key` is true where the server requires a key.
 
-    `problem` says why the model doesn't work now, as far as this process knows; only the operator gets it.
+    `problem` says why the model doesn't work now, as far as this process knows. `budgets` are those of which at least
+    80 % are used this month. Only operators get both.
     """
 
     signed_in: bool
     user: str | None
+    role: Role | None
     needs_key: bool
     model: str
     builtin: bool
     version: str
     telegram: bool
     problem: ProblemView | None
+    budgets: list[BudgetView]
 
 
 class SignIn(Body):
@@ -50,24 +54,27 @@ class Server:
     health: ModelHealth = field(default_factory=ModelHealth)
 
 
-def session_routes(core: Core, caller: Caller, keyless: Keyless, server: Server) -> APIRouter:
+def session_routes(core: Core, auth: Authenticator, keyless: Keyless, server: Server) -> APIRouter:
     router = APIRouter(prefix="/api/session", tags=["session"], route_class=StrictRoute)
 
     @router.get("", response_model=SessionView, summary="Get the signed-in user and the model of this server")
     async def get_session(request: Request) -> Response:
         try:
-            user = await caller(request)
+            caller = await auth.authenticate(request)
         except Unauthorized:
-            user = None
+            caller = None
+        may_see_problems = caller is not None and caller.is_operator
         view = {
-            "signed_in": user is not None,
-            "user": user,
+            "signed_in": caller is not None,
+            "user": caller and caller.owner_id,
+            "role": caller and caller.role,
             "needs_key": not await keyless.is_open(),
             "model": server.model,
             "builtin": server.model == BUILTIN,
             "version": __version__,
             "telegram": server.telegram,
-            "problem": _problem(server) if user is not None and is_operator(user) else None,
+            "problem": _problem(server) if may_see_problems else None,
+            "budgets": [budget_view(one) for one in await core.usage.list_nearly_spent()] if may_see_problems else [],
         }
         return json_response(view)
 
@@ -77,7 +84,7 @@ def session_routes(core: Core, caller: Caller, keyless: Keyless, server: Server)
         refuse_forged(request)  # otherwise a page of another site could sign its visitor in as somebody else
         answer = Response(status_code=204, headers=NOT_STORED)
         if await keyless.is_open():
-            await caller(request)
+            await auth.authenticate(request)
             return answer
         token = await core.access.open_session(body.key.strip())
         if token is None:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
 from rapport.agents.profiles import COMPANION
-from rapport.channels.http.auth.authentication import is_operator
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.rendering.json_views import (
     ConversationView,
     HistoryView,
@@ -21,8 +21,9 @@ from rapport.channels.http.rendering.json_views import (
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.requests.cursors import format_cursor, parse_cursor
 from rapport.channels.http.requests.json_bodies import Body, NewConversation, StrictRoute
-from rapport.channels.http.routes.conversations import Caller, create_conversation
+from rapport.channels.http.routes.conversations import create_conversation
 from rapport.core.core import Core
+from rapport.domain.caller import Caller
 from rapport.domain.ids import is_id
 from rapport.domain.text_checks import check_text
 
@@ -53,9 +54,10 @@ class PeopleView(BaseModel):
     agent: AddressedView
 
 
-def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRouter:
+def thread_routes(core: Core, auth: Authenticator, *, renderer: Renderer) -> APIRouter:
     router = APIRouter(prefix="/api/threads", tags=["threads"], route_class=StrictRoute)
-    owner_id = Depends(caller)
+    owner_id = Depends(auth.authenticate_owner)
+    any_caller = Depends(auth.authenticate)
 
     @router.post("", status_code=201, response_model=ConversationView, summary="Create a conversation")
     async def create(body: NewConversation | None = None, owner: str = owner_id) -> Response:
@@ -83,25 +85,29 @@ def thread_routes(core: Core, caller: Caller, *, renderer: Renderer) -> APIRoute
         "/{thread_id}/history", response_model=HistoryView, summary="Get the history of a conversation, page by page"
     )
     async def get_history(
-        thread_id: str, limit: Limit = 100, before: str | None = None, render: Render = None, owner: str = owner_id
+        thread_id: str,
+        limit: Limit = 100,
+        before: str | None = None,
+        render: Render = None,
+        caller: Caller = any_caller,
     ) -> Response:
         """Return the newest messages, oldest first. `next` is the `before` of the previous page."""
-        rows = await core.history.load_page(owner, thread_id, limit=limit + 1, before=before)
+        rows = await core.history.load_page(caller.owner_id, thread_id, limit=limit + 1, before=before)
         page = rows[-limit:]
         following = page[0].id if len(rows) > limit else None
-        operator = is_operator(owner)
         if render:
-            shown = await renderer.views(page, operator=operator)
+            shown = await renderer.views(page, operator=caller.is_operator)
         else:
-            shown = [message_view(one, operator=operator) for one in page]
+            shown = [message_view(one, operator=caller.is_operator) for one in page]
         return json_response({"messages": shown, "next": following})
 
     @router.get("/{thread_id}/messages/{message_id}", response_model=MessageView, summary="Get a message")
-    async def get_message(thread_id: str, message_id: str, render: Render = None, owner: str = owner_id) -> Response:
-        message = await core.history.get(owner, thread_id, message_id)
-        operator = is_operator(owner)
-        shown = renderer.view(message, operator=operator) if render else None
-        return json_response(await shown if shown else message_view(message, operator=operator))
+    async def get_message(
+        thread_id: str, message_id: str, render: Render = None, caller: Caller = any_caller
+    ) -> Response:
+        message = await core.history.get(caller.owner_id, thread_id, message_id)
+        shown = renderer.view(message, operator=caller.is_operator) if render else None
+        return json_response(await shown if shown else message_view(message, operator=caller.is_operator))
 
     @router.get(
         "/{thread_id}/people", response_model=PeopleView, summary="List the authors of a conversation, latest first"

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Response
 from pydantic import Field
 
+from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.rendering.timer_views import (
     PermissionView,
@@ -15,7 +16,6 @@ from rapport.channels.http.rendering.timer_views import (
     timer_view,
 )
 from rapport.channels.http.requests.json_bodies import Body, StrictRoute
-from rapport.channels.http.routes.conversations import Caller
 from rapport.core.follow_ups import UNCHANGED, FollowUpControls
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TriggerType
@@ -63,9 +63,9 @@ class MuteBody(Body):
     autonomy: bool | None = None
 
 
-def timer_routes(follow_ups: FollowUpControls, caller: Caller) -> APIRouter:
+def timer_routes(follow_ups: FollowUpControls, auth: Authenticator) -> APIRouter:
     router = APIRouter(prefix="/api/threads/{thread_id}", tags=["follow-ups"], route_class=StrictRoute)
-    owner_id = Depends(caller)
+    owner_id = Depends(auth.authenticate_owner)
 
     @router.get(
         "/timers", response_model=TimersView, summary="List planned follow-ups and the outcomes of earlier ones"

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rapport.agents.profiles import get_agent
 from rapport.core.core import Core
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Author, Conversation, Message
@@ -30,14 +29,11 @@ class Command:
     """The stored message that it replies to."""
     bot_username: str
     """The bot's username."""
+    agent: AgentProfile
     is_reply: bool = False
     """True if it replies to a message, stored or not."""
     thread_id: str | None = None
     """The forum topic that it was sent in."""
-
-    @property
-    def agent(self) -> AgentProfile:
-        return get_agent(self.conversation.agent_id)
 
     @property
     def is_group(self) -> bool:

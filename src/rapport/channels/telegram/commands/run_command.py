@@ -9,6 +9,7 @@ from rapport.channels.telegram.commands import follow_up_commands as followups
 from rapport.channels.telegram.commands.command import FOR_ADMINS, Command, CommandContext, IsAdmin
 from rapport.channels.telegram.commands.notice_text import WallClock, escape_markdown, quote
 from rapport.channels.telegram.commands.why import HOW_TO_ASK, render_explanation
+from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Author, Conversation
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.outgoing import Button, Notice
@@ -21,6 +22,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("mute", "Stop my follow-ups: /mute 2h, or until /unmute"),
     ("unmute", "Allow my follow-ups again"),
     ("followups", "List planned follow-ups; /followups on or off"),
+    ("agent", "Show who answers here; /agent ID chooses another agent"),
     ("forget", "Erase what I have stored of this chat"),
     ("why", "Show what I used for an answer: reply to it with this"),
 )
@@ -94,6 +96,7 @@ async def _help(command: Command, _context: CommandContext) -> str:
         "- /mute: I don't write on my own until you send /unmute; `/mute 2h` for two hours (also `30m`, `1d`, `1h30m`)\n"
         "- /unmute: I may write on my own again\n"
         "- /followups: list my planned follow-ups; `/followups on`, `/followups off`\n"
+        "- /agent: show the agent that answers here, and the others; `/agent ID` chooses another one\n"
         "- /why: as a reply to one of my messages, show what I used for it\n"
         "- /forget: erase what I have stored of this chat; I ask first\n"
         "- /start: who I am\n"
@@ -104,7 +107,7 @@ async def _help(command: Command, _context: CommandContext) -> str:
     return (
         f"Tag me ({_render_tag(command)}) or reply to one of my messages, and I answer. Reply to anybody's message and tag me,"
         f" and I answer about that message. The commands are:\n\n{commands}\n\n"
-        "Only admins of the group can turn follow-ups on or off and use /forget.\n\n"
+        "Only admins of the group can turn follow-ups on or off, choose another agent and use /forget.\n\n"
         "I see only what Telegram sends me. In privacy mode, which is on until it is turned off or the bot becomes an admin,"
         " I get only commands, messages that tag me and replies to me, and nothing else of this chat."
     )
@@ -112,6 +115,27 @@ async def _help(command: Command, _context: CommandContext) -> str:
 
 def _render_tag(command: Command) -> str:
     return f"@{escape_markdown(command.bot_username.removeprefix('@'))}"
+
+
+# ---- /agent
+
+
+async def _show_or_choose_agent(command: Command, context: CommandContext) -> str:
+    conversation, chosen_id = command.conversation, command.argument.strip().lower()
+    agents = context.core.agents
+    if not chosen_id:
+        others = [each.id for each in await agents.list_usable(conversation.owner_id) if each.id != command.agent.id]
+        shown = f" {quote(command.agent.description)}" if command.agent.description else ""
+        choice = f" Others: {', '.join(f'`/agent {each}`' for each in others)}" if others else ""
+        return f"{_name_agent(command.agent)} answers here.{shown}{choice}"
+    if not await command.may_decide_for_all():
+        return FOR_ADMINS
+    agent = await agents.choose(conversation, chosen_id)
+    return f"{_name_agent(agent)} answers here from the next message on."
+
+
+def _name_agent(agent: AgentProfile) -> str:
+    return f"{quote(agent.name, limit=80)} (`{agent.id}`)"
 
 
 # ---- /forget
@@ -186,5 +210,6 @@ _ANSWERS: Mapping[str, Callable[[Command, CommandContext], Awaitable[str]]] = {
     "mute": followups.mute,
     "unmute": followups.unmute,
     "followups": followups.show_or_switch,
+    "agent": _show_or_choose_agent,
     "why": _explain,
 }

@@ -176,7 +176,8 @@ def _list_notes(explanation: Explanation, details: ExplanationDetails) -> list[s
     A group sees only the cited ones: the others may be private and unrelated to the question.
     """
     cited = [str(source["id"]) for source in explanation.reply.sources] if explanation.reply else []
-    also = [] if explanation.conversation.kind == "group" else [str(note["id"]) for note in explanation.notes]
+    shows_all = explanation.conversation.traits.shows_personal_data
+    also = [str(note["id"]) for note in explanation.notes] if shows_all else []
     ids = list(dict.fromkeys([*cited, *also]))[:MAX_SOURCES]
     return [
         f"“{quote(details.note_titles[note_id] or note_id)}”{' (quoted in the answer)' if note_id in cited else ''}"
@@ -186,7 +187,7 @@ def _list_notes(explanation: Explanation, details: ExplanationDetails) -> list[s
 
 
 def _list_memories(explanation: Explanation, details: ExplanationDetails) -> list[str]:
-    if explanation.conversation.kind == "group":  # a group must not see what one person told the agent
+    if not explanation.conversation.traits.shows_personal_data:
         return []
     ids = [memory["id"] for memory in explanation.memories[:MAX_SOURCES]]
     texts = [details.memory_texts[memory_id] for memory_id in ids if memory_id in details.memory_texts]

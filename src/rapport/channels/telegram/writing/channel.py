@@ -31,9 +31,10 @@ _NO_PREVIEW = json.dumps({"is_disabled": True})
 class TelegramChannel:
     """Send each message in as many parts as it needs, as a reply and in its topic."""
 
-    def __init__(self, api: BotApi, database: Database) -> None:
+    def __init__(self, api: BotApi, database: Database, history: MessageHistory) -> None:
         self._api = api
         self._database = database
+        self._history = history
         self._delivery_check = DeliveryCheck(api)
 
     async def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
@@ -79,7 +80,7 @@ class TelegramChannel:
 
     async def show_typing(self, conversation_id: str, message_id: str) -> None:
         chat_id = await find_chat_id(self._database, conversation_id, bot=self._api.number)
-        topic = await MessageHistory(self._database).find_topic(conversation_id, message_id)
+        topic = await self._history.find_topic(conversation_id, message_id)
         await self._api.call("sendChatAction", chat_id=chat_id, action="typing", message_thread_id=_parse_number(topic))
 
     async def _find_chat(self, outgoing: Outgoing) -> int:

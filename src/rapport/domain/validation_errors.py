@@ -73,5 +73,8 @@ def _describe_field(field: str, errors: Sequence[Mapping[str, Any]]) -> str:
             f"{_EXPECTED[type_]} {form}" if form and type_ in _OBJECT_TYPES else _EXPECTED[type_] for type_ in types
         ]
         return f"`{field}` must be {' or '.join(dict.fromkeys(expected))}."
+    limits: Mapping[str, Any] = errors[0].get("ctx") or {}
+    if types[0] == "too_long" and limits.get("field_type") == "Value":  # Pydantic's words for a text with own checks
+        return f"`{field}` must have at most {limits['max_length']} characters."
     message = str(errors[0].get("msg", "invalid")).encode("utf-8", "replace").decode()[:_MAX_MESSAGE_CHARACTERS]
     return f"`{field}`: {message}." if field else f"{message}."
