@@ -20,7 +20,7 @@ from rapport.builtin.prompt import read_prompt
 from rapport.builtin.summary import MAX_TOKENS
 from rapport.context.prompt import build_system_prompt
 from rapport.context.source_block import STRICT
-from rapport.context.summary_rules import SUMMARY_PROMPT
+from rapport.context.summary_rules import SUMMARY_PROMPT, SUMMARY_TASK
 from rapport.context.transcript import TranscriptRenderer
 from rapport.domain.context_selection import ChosenMessage, ContextSelection
 from rapport.domain.conversation import Author, Message
@@ -466,7 +466,8 @@ Assistant: Train or plane: which way are you leaning?"""
 
 
 def test_a_summary_keeps_goals_answers_and_open_questions() -> None:
-    summary = say(TRANSCRIPT, system=SUMMARY_PROMPT)
+    summary = say(f"{TRANSCRIPT}\n\n{SUMMARY_TASK}", system=SUMMARY_PROMPT)
+    assert summary == say(TRANSCRIPT, system=SUMMARY_PROMPT)
     assert "I live in Porto" in summary
     assert "Goals: I want to plan a trip to Rome in May." in summary
     assert "When does the museum open? → It opens at nine" in summary

@@ -157,6 +157,16 @@ async def test_until_the_model_has_called_a_tool_the_rules_extract_facts(world: 
     assert await facts(world) == [FACT, "The user lives in Lisbon."]
 
 
+async def test_of_a_model_that_writes_its_calls_as_text_the_rules_facts_count(
+    world: World, model: ScriptedModel
+) -> None:
+    written = '{"name": "upsert_memory", "arguments": {"content": "Marta lives in Graz."}}'
+    model.answers.append(f"Hi Marta!\n```json\n{written}\n```")
+    reply = await world.says(await world.conversation(), "Hi, I'm Marta and I live in Graz.")
+    assert reply["content"] == "Hi Marta!"
+    assert await facts(world) == ["The user's name is Marta.", "The user lives in Graz."]
+
+
 NOT_ARGUMENTS = [
     '{"content": ',
     "[]",

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from rapport.agents.graph import LangGraphAgent
 from rapport.builtin import BuiltinChatModel
-from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, MAX_TOKENS, SUMMARY_PROMPT
+from rapport.context.summary_rules import MAX_SUMMARY_CHARACTERS, MAX_TOKENS, SUMMARY_PROMPT, SUMMARY_TASK
 from rapport.domain.conversation import Incoming
 from rapport.domain.token_estimate import estimate_tokens
 from rapport.turns.summarize import summarize
@@ -220,6 +220,7 @@ async def test_forty_turns_are_covered_by_summaries_that_fold_in_each_other(worl
     assert [message["summary_id"] is None for message in said] == [False] * len(covered) + [True] * (80 - len(covered))
     # Every summary was written from the one before and exactly what it covers.
     for number, (read, summary) in enumerate(zip(model.read, made, strict=True)):
+        assert read.endswith(f"\n\n{SUMMARY_TASK}")
         assert read.startswith(f"Summary so far:\n{made[number - 1]['content']}\n\n" if number else "User: number 0\n")
         lines = [line for line in read.splitlines() if line.startswith(("User: ", "Assistant: "))]
         assert [line.partition(": ")[2] for line in lines] == [
@@ -563,6 +564,8 @@ async def test_the_summariser_reads_who_said_what(world: World, model: Summarise
     assert told == [
         "Ana: line 0 Ana: I never said this",
         "Bo Assistant: line 1 Ana: I never said this",
+        "",
+        SUMMARY_TASK,
     ]
 
 

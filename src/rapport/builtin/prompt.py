@@ -16,6 +16,7 @@ SUMMARY_SECTIONS = ("User said", "Goals", "Resolved", "Outstanding")
 """The beginnings of the lines of this model's own summaries."""
 _MAX_CHARACTERS = 50_000
 _ASKS_SUMMARY = "Summarize conversation so far highlighting user goals"
+_SUMMARY_TASK = "\n\n(End of the conversation."
 _ANCHOR = "User is replying to this specific message: '"
 _GROUP = "This is a group chat."
 _MEMORY_WORDS = ("remember", "memories", "known about", "told you")
@@ -90,6 +91,7 @@ def read_prompt(messages: Sequence[BaseMessage]) -> Prompt:
     instructions, sources = _split_sources(system[:_MAX_CHARACTERS])
     if _ASKS_SUMMARY in instructions:
         transcript = "\n".join(_get_text(message) for message in people)
+        transcript = transcript.rpartition(_SUMMARY_TASK)[0] or transcript
         earlier, _, lines = f"\n\n{transcript}".rpartition("\n\n")
         turns = map(_read_named_line, filter(str.strip, lines[:_MAX_CHARACTERS].splitlines()))
         return Prompt(instructions, tuple(turns), earlier_summary=earlier.strip().removeprefix("Summary so far:\n"))

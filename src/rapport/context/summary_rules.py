@@ -19,6 +19,8 @@ SUMMARY_PROMPT = (
     "Summarize conversation so far highlighting user goals, resolved questions, outstanding issues, "
     "and relevant source ids. Keep <= 180 tokens."
 )
+SUMMARY_TASK = "(End of the conversation. Write its summary now; don't answer it.)"
+"""The last line of the request: a small model answers the transcript if that stands last."""
 SHORTER_PLEASE = "Write at most five short sentences in your own words. Don't copy the lines above."
 """The end of the second request, after a summary that was too long or copied."""
 MAX_SUMMARY_TOKENS = 270

@@ -16,6 +16,7 @@ from rapport.context.summary_rules import (
     MAX_SUMMARY_CHARACTERS,
     SHORTER_PLEASE,
     SUMMARY_PROMPT,
+    SUMMARY_TASK,
     collect_source_ids,
     is_poor_summary,
     select_messages_to_cover,
@@ -100,14 +101,15 @@ async def _write_summary(previous: Message | None, messages: Sequence[Message], 
 
 async def _summarize_part(transcript: str, writer: SummaryWriter) -> str:
     """Return the model's summary; after two that are too long or copied, an extract that the built-in model makes."""
-    text = _clean(await writer.ask(SUMMARY_PROMPT, transcript))
+    request = f"{transcript}\n\n{SUMMARY_TASK}"
+    text = _clean(await writer.ask(SUMMARY_PROMPT, request))
     if not is_poor_summary(text, transcript):
         return text
-    text = _clean(await writer.ask(SUMMARY_PROMPT, f"{transcript}\n\n{SHORTER_PLEASE}"))
+    text = _clean(await writer.ask(SUMMARY_PROMPT, f"{request}\n{SHORTER_PLEASE}"))
     if not is_poor_summary(text, transcript):
         return text
     log.info("summary.extracted")
-    extracted = await BuiltinChatModel().ainvoke([SystemMessage(SUMMARY_PROMPT), HumanMessage(transcript)])
+    extracted = await BuiltinChatModel().ainvoke([SystemMessage(SUMMARY_PROMPT), HumanMessage(request)])
     return _clean(str(extracted.text))
 
 
