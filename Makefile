@@ -11,7 +11,7 @@ CHECKED := --ignore=tests/test_conventions.py --ignore=tests/test_promises.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-tools serve chat doctor test test-fast check format bench bench-retrieval bench-timers bench-memory bench-data bench-context bench-stalled bench-telegram bench-calls training-data train-context e2e e2e-crash e2e-llm browser screenshots lock clean
+.PHONY: help setup test-tools serve chat doctor test test-fast check format bench bench-retrieval bench-timers bench-memory bench-data bench-context bench-stalled bench-telegram bench-calls training-data train-context e2e e2e-crash e2e-tool-crashes e2e-llm browser screenshots lock clean
 
 help: ## show the commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -109,6 +109,9 @@ e2e: test-tools ## only the tests that start the real command
 
 e2e-crash: $(VENV)/.installed-dev ## 200 kill -9 cycles under load (long)
 	RAPPORT_CRASH_CYCLES=200 $(BIN)/pytest -m e2e --timeout 7200 tests/e2e/test_crash.py
+
+e2e-tool-crashes: $(VENV)/.installed-dev ## 120 kill -9 around tool calls with effects (about fifteen minutes)
+	RAPPORT_TOOL_CRASHES=20 $(BIN)/pytest -m e2e --timeout 600 tests/e2e/test_tool_crashes.py
 
 e2e-llm: $(VENV)/.installed-dev ## stories with a real small model, for reading (installs it; about fifteen minutes; ONLY=follow_ups for a part)
 	nice -n 19 $(BIN)/pytest -q -s -p no:cacheprovider -o log_cli=false tests/e2e_llm/stories.py $(if $(ONLY),-k $(ONLY))

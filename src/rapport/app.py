@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
     from rapport.agents.graph import LangGraphAgent
     from rapport.agents.health import ModelHealth
+    from rapport.agents.mcp.source import McpTools
     from rapport.channels.base import Channel, OpenChannel
     from rapport.core.core import Core
     from rapport.domain.embedder import Embedder
+    from rapport.domain.tool import ToolSource
     from rapport.memory.memory_store import MemoryStore
     from rapport.metrics import Metrics
     from rapport.retrieval.library import Library
@@ -54,6 +56,7 @@ class App:
     health: ModelHealth
     core: Core
     channels: Mapping[str, Channel]
+    tool_source: McpTools
 
 
 @asynccontextmanager
@@ -96,20 +99,24 @@ async def open_app(
     model: BaseChatModel | None = None,
     channels: Sequence[OpenChannel[Settings]] = (),
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    tool_source: ToolSource | None = None,
 ) -> AsyncGenerator[App]:
     """Yield the wired and running app; on exit drain its turns and close all parts.
 
     Those of `channels` are opened that the settings configure. `now` is the clock for the time that prompts state.
+    `tool_source` replaces the tools of the configured MCP servers.
     """
     if settings.failpoint:
         failpoints.arm(settings.failpoint)
+    servers = make_tool_source(settings)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_database(settings, meanwhile=_import_slow_modules))
+        from rapport.agents.client_tools import ClientToolModel
         from rapport.agents.directory import AgentDirectory
         from rapport.agents.graph import LangGraphAgent
         from rapport.agents.health import ModelHealth
         from rapport.agents.metadata import verify_metadata
-        from rapport.agents.model_pool import ModelPool
+        from rapport.agents.model_pool import ModelPool, PooledModel
         from rapport.agents.model_record import ModelRecord
         from rapport.agents.models import find_server, get_host, make_model
         from rapport.channels.base import ChannelServices
@@ -146,21 +153,23 @@ async def open_app(
         metrics = Metrics()
         health = ModelHealth(metrics.count_model_failure)
 
-        async def make_agent(model: BaseChatModel, name: str, server: str, health: ModelHealth) -> LangGraphAgent:
+        async def make_agent(model: BaseChatModel, name: str, server: str, health: ModelHealth) -> PooledModel:
             async with database.statement() as connection:
                 record = ModelRecord.read(await ModelRecords(connection).load(name, server))
-            return LangGraphAgent(
-                model, saver, deadline=settings.turn_deadline, health=health, record=record, name=name, server=server
+            deadline = settings.turn_deadline
+            agent = LangGraphAgent(
+                model, saver, deadline=deadline, health=health, record=record, name=name, server=server
             )
+            return PooledModel(agent, ClientToolModel(model, record, health, name=name, deadline=deadline))
 
-        async def make_chosen_agent(choice: ModelChoice) -> LangGraphAgent:
+        async def make_chosen_agent(choice: ModelChoice) -> PooledModel:
             name = choice.name or settings.model
             made = make_model(name, timeout=settings.model_timeout, environment=os.environ, choice=choice)
             server = get_host(choice.base_url) if choice.base_url else find_server(name, os.environ)
             return await make_agent(made, name, server, ModelHealth(metrics.count_model_failure))
 
-        agent = await make_agent(chat_model, settings.model, find_server(settings.model, os.environ), health)
-        models = ModelPool(agent, make_chosen_agent)
+        pooled = await make_agent(chat_model, settings.model, find_server(settings.model, os.environ), health)
+        agent, models = pooled.agent, ModelPool(pooled, make_chosen_agent)
         stack.push_async_callback(models.close)
         agents = AgentDirectory(AgentStore(database))
         await verify_metadata(agent.graph, saver)
@@ -178,6 +187,9 @@ async def open_app(
             metrics,
             make_context_selector(settings, database, questions),
             Budgets(database, now),
+            tool_source=tool_source or servers,
+            flush_checkpoints=saver.flush,
+            approval_minutes=settings.approval_minutes,
             autonomy=settings.autonomy,
             now=now,
             reflection=settings.reflection,
@@ -207,6 +219,8 @@ async def open_app(
         for channel in channels_by_name.values():
             if channel.source is not None:
                 worker.add_source(channel.source)
+        for name, loop in servers.loops:
+            worker.add_loop(name, loop)
         yield App(
             settings,
             database,
@@ -221,7 +235,16 @@ async def open_app(
             health,
             core,
             channels_by_name,
+            servers,
         )
+
+
+def make_tool_source(settings: Settings) -> McpTools:
+    """Return the tools of the configured MCP servers. Raise Permanent for a mistake in their configuration."""
+    from rapport.agents.mcp.config import read_servers
+    from rapport.agents.mcp.source import McpTools
+
+    return McpTools(read_servers(settings.mcp_config, settings.data_dir, os.environ))
 
 
 def make_context_selector(settings: Settings, database: Database, embedder: Embedder) -> ContextSelector:

@@ -107,8 +107,9 @@ def configure_logging(
         logging.getLogger(noisy).setLevel(max(number, logging.WARNING))
     # Logs invalid requests, which the client learns from the response anyway.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
-    # Quotes requests and responses; the caller logs the error itself.
-    logging.getLogger("telegram").setLevel(logging.CRITICAL)
+    # These quote requests and responses; the caller logs the error itself.
+    for talkative in ("telegram", "mcp"):
+        logging.getLogger(talkative).setLevel(logging.CRITICAL)
 
 
 def _json(_logger: WrappedLogger, _name: str, event: EventDict) -> str:

@@ -41,6 +41,8 @@ class Settings(BaseSettings):
     time_threshold: Annotated[float, Field(gt=0, allow_inf_nan=False)] = SESSION_GAP_MINUTES
     autonomy: bool = True
     reflection: ReflectionMode = "off"
+    mcp_config: Path | None = None
+    approval_minutes: Annotated[float, Field(gt=0, le=10_080, allow_inf_nan=False)] = 60.0
     retention_days: Annotated[int, Field(ge=0, le=36_500)] = 30
     rate_limit: bool = False
     redis_url: Annotated[str | None, Field(validation_alias=AliasChoices("REDIS_URL"), repr=False)] = None
@@ -75,6 +77,7 @@ def read_settings() -> Settings:
         "DATABASE_URL",
         "REDIS_URL",
         "RAPPORT_FAILPOINT",
+        "RAPPORT_MCP_CONFIG",
         "TELEGRAM_BOT_TOKEN",
         "TELEGRAM_AGENT",
         "TELEGRAM_WEBHOOK_URL",

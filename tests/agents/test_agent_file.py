@@ -19,7 +19,7 @@ from rapport.agents.agent_file import (
 )
 from rapport.agents.document import AgentDocument, read_document
 from rapport.agents.profiles import SHIPPED
-from rapport.agents.tools import TOOL_NAMES
+from rapport.agents.tools.registry import TOOL_NAMES
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TRIGGER_TYPES
 from tests.support.cases import every_case

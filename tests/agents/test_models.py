@@ -34,10 +34,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, SecretStr
 
 from rapport.agents.failures import ModelFailed
-from rapport.agents.graph import LangGraphAgent, RunContext
+from rapport.agents.graph import LangGraphAgent
+from rapport.agents.graph_run import FixedPrompt, Prompt, RunContext
 from rapport.agents.models import close_model, make_model
 from rapport.agents.openai import LeanChatOpenAI
-from rapport.agents.tools import Toolbox
+from rapport.agents.tools.recorded import Requests
+from rapport.agents.tools.toolbox import Toolbox
 from rapport.domain.errors import Permanent
 from rapport.replies.reply_kinds import FALLBACK
 from tests.support.waiting import LIMIT_SECONDS
@@ -374,9 +376,9 @@ async def test_callbacks_see_every_call_and_do_not_change_the_answer(provider: P
         watched = await model.ainvoke([HumanMessage("hello")], {"callbacks": [watching]})
         agent = agent_with(model)
         await agent.graph.ainvoke(
-            {"system": "be kind", "messages": [HumanMessage("hello")]},
+            {},
             {"configurable": {"thread_id": "1"}, "callbacks": [watching]},
-            context=RunContext(None, Toolbox()),
+            context=RunContext(FixedPrompt(Prompt("hello", "be kind")), Toolbox(), Requests(), LIMIT_SECONDS),
         )
         unwatched = await model.ainvoke([HumanMessage("hello")])
     assert watching.heard == ["asked", "answered"] * 2

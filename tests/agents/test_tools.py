@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
-from rapport.agents.tools import CHAT_TOOL_NAMES, CHAT_TOOLS, MAX_CALLS_PER_MESSAGE, MAX_CHAT_TOOL_CALLS, Toolbox
+from rapport.agents.tools.recorded import Requests, bind_follow_up, bind_upsert_memory
+from rapport.agents.tools.registry import CHAT_TOOL_NAMES, CHAT_TOOLS
+from rapport.agents.tools.toolbox import MAX_CALLS_PER_MESSAGE, MAX_LOOKUPS, BoundTool, Toolbox
 
 
 class Heard:
-    """A toolbox that finds nothing and records its calls."""
+    """Chat tools that find nothing and record their calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
@@ -20,6 +23,14 @@ class Heard:
         self.asked.append((name, arguments))
         return f"found {len(self.asked)}"
 
+    @property
+    def tools(self) -> list[BoundTool]:
+        return [BoundTool(spec, partial(self.use, spec.name)) for spec in CHAT_TOOLS]
+
+
+def saving(requests: Requests) -> list[BoundTool]:
+    return [bind_upsert_memory(lambda _: True, requests)]
+
 
 def calling(*calls: tuple[str, dict[str, Any]]) -> AIMessage:
     named = [{"name": name, "args": arguments, "id": str(number)} for number, (name, arguments) in enumerate(calls)]
@@ -27,39 +38,44 @@ def calling(*calls: tuple[str, dict[str, Any]]) -> AIMessage:
 
 
 async def test_saving_too_many_facts_is_refused() -> None:
-    tools = Toolbox(may_save=lambda _: True)
+    requests = Requests()
+    tools = Toolbox(saving(requests))
     calls = [("upsert_memory", {"content": f"The user likes {number}."}) for number in range(1_000)]
     answers = await tools.use(calling(*calls))
-    assert len(tools.saved) == MAX_CALLS_PER_MESSAGE
+    assert len(requests.saved) == MAX_CALLS_PER_MESSAGE
     assert [answer.tool_call_id for answer in answers] == [str(number) for number in range(1_000)]
     assert {str(answer.text) for answer in answers[MAX_CALLS_PER_MESSAGE:]} == {"Not done: too many calls."}
 
 
 async def test_a_model_that_calls_chat_tools_too_often_must_answer() -> None:
     heard = Heard()
-    tools = Toolbox(lookups=heard)
+    tools = Toolbox(heard.tools)
     said: list[str] = []
-    for _ in range(3):
-        said += [str(answer.text) for answer in await tools.use(calling(*[("get_message", {"id": "#1"})] * 4))]
-    assert said[:MAX_CHAT_TOOL_CALLS] == [f"found {number}" for number in range(1, MAX_CHAT_TOOL_CALLS + 1)]
-    assert set(said[MAX_CHAT_TOOL_CALLS:]) == {"Not done: enough was looked up. Answer with what there is."}
-    assert len(heard.asked) == MAX_CHAT_TOOL_CALLS
+    earlier: list[BaseMessage] = []
+    for number in range(3):
+        message = calling(*[("get_message", {"id": "#1"})] * 4)
+        answers = await tools.use(message, number=number, earlier=earlier)
+        said += [str(answer.text) for answer in answers]
+        earlier += [message, *answers]
+    assert said[:MAX_LOOKUPS] == [f"found {number}" for number in range(1, MAX_LOOKUPS + 1)]
+    assert set(said[MAX_LOOKUPS:]) == {"Not done: enough was looked up. Answer with what there is."}
+    assert len(heard.asked) == MAX_LOOKUPS
 
 
 async def test_a_tool_that_was_not_offered_does_not_exist() -> None:
     heard = Heard()
     fact = ("upsert_memory", {"content": "The user likes tea."})
     search = ("search_conversation", {"query": "tea"})
-    for tools in (Toolbox(), Toolbox(may_save=lambda _: True), Toolbox(lookups=heard)):
+    for tools in (Toolbox(), Toolbox(saving(Requests())), Toolbox(heard.tools)):
         answers = await tools.use(calling(fact, search, ("drop_tables", {})))
         assert str(answers[2].text) == "There is no such tool."
     assert [name for name, _ in heard.asked] == ["search_conversation"]
-    assert str((await Toolbox(lookups=heard).use(calling(fact)))[0].text) == "There is no such tool."
-    assert str((await Toolbox(may_save=lambda _: True).use(calling(search)))[0].text) == "There is no such tool."
+    assert str((await Toolbox(heard.tools).use(calling(fact)))[0].text) == "There is no such tool."
+    assert str((await Toolbox(saving(Requests())).use(calling(search)))[0].text) == "There is no such tool."
 
 
 def test_the_tools_are_those_of_the_specification() -> None:
-    parameters = {tool["function"]["name"]: list(tool["function"]["parameters"]["properties"]) for tool in CHAT_TOOLS}
+    parameters = {tool.name: list(tool.parameters["properties"]) for tool in CHAT_TOOLS}
     assert parameters == {
         "get_smart_context": ["max_gap_minutes", "anchor_id"],
         "get_conversation_history": ["limit"],
@@ -70,15 +86,16 @@ def test_the_tools_are_those_of_the_specification() -> None:
 
 
 async def test_a_model_is_offered_only_the_types_that_the_agent_allows() -> None:
-    tools = Toolbox(may_plan=("check_in", "task_incomplete"))
-    [offered] = tools.list_tools()
+    requests = Requests()
+    tools = Toolbox([bind_follow_up(("check_in", "task_incomplete"), requests)])
+    [offered] = tools.schemas
     kinds = offered["function"]["parameters"]["properties"]["trigger_type"]
     assert kinds["enum"] == ["check_in", "task_incomplete"]
     assert "waiting_for_decision" not in kinds["description"]
     call = {"trigger_type": "waiting_for_decision", "delay_seconds": 300, "matter": "the bike"}
     [answer] = await tools.use(calling(("follow_up", call)))
     assert str(answer.text) == "Not planned: `trigger_type` must be one of check_in, task_incomplete."
-    assert tools.follow_up is None
+    assert requests.follow_up is None
     await tools.use(calling(("follow_up", {**call, "trigger_type": "task_incomplete"})))
-    assert tools.follow_up is not None
-    assert Toolbox().list_tools() == []
+    assert requests.follow_up is not None
+    assert Toolbox().schemas == []

@@ -32,7 +32,8 @@ importlib.machinery.PathFinder.find_spec = classmethod(
 IMPORT_ALL = """
 import importlib, pkgutil, rapport
 for module in pkgutil.walk_packages(rapport.__path__, "rapport."):
-    if not module.name.startswith("rapport.channels.telegram") and module.name not in {"rapport.__main__", "rapport.cli.telegram_doctor"}:
+    needs_extra = module.name.startswith(("rapport.channels.telegram", "rapport.agents.mcp.wire"))
+    if not needs_extra and module.name not in {"rapport.__main__", "rapport.cli.telegram_doctor"}:
         importlib.import_module(module.name)
 """
 

@@ -105,12 +105,18 @@ class ScriptedModel:
     """The next answers, in this order; when it is empty, "re: " and the message."""
     replies: dict[str, str] = field(default_factory=dict[str, str])
     """Answers by message text, used before `answers`."""
+    obey: Callable[[Call], Answer | None] | None = None
+    """Return the answer to a request, used first; None: the other answers are used."""
     decisions: deque[Decision] = field(default_factory=deque[Decision])
     """The next answers to reflections; when it is empty, neither follow-up nor memories."""
     hold: asyncio.Event | None = None
     """Reflections are answered when this is set."""
     refuses_tools: int | None = None
     """The status with which a request with functions is refused, as by servers whose models can't call any."""
+    refuses_pictures: bool = False
+    """Whether a request with a picture is refused, as by servers whose models can't read any."""
+    max_messages: int | None = None
+    """A request with more messages is refused as too long."""
     usage: tuple[int, int] | None = (1, 1)
     """The tokens in and out that it tells for each answer, of a streamed one if it is asked to; None: it tells none."""
     refuses_usage: bool = False
@@ -150,6 +156,10 @@ class ScriptedModel:
                 return _refusal(500, "scripted failure")
             if self.refuses_tools is not None and call.tools:
                 return _refusal(self.refuses_tools, "this model does not support tools")
+            if self.refuses_pictures and '"image_url"' in call.body:
+                return _refusal(400, "this model does not support image input")
+            if self.max_messages is not None and len(body["messages"]) > self.max_messages:
+                return _refusal(400, "too many messages", code="context_length_exceeded")
             if self.refuses_usage and "stream_options" in body:
                 return _refusal(400, "Bad request")
             if is_reflection:
@@ -178,6 +188,8 @@ class ScriptedModel:
     def _reply(self, call: Call) -> Answer:
         if call.is_summary:
             return self.summary
+        if self.obey is not None and (obeyed := self.obey(call)) is not None:
+            return obeyed
         if call.text in self.replies:
             return self.replies[call.text]
         return self.answers.popleft() if self.answers else reply_to(call.text)
@@ -225,8 +237,8 @@ def _call(request: web.Request, body: dict[str, Any]) -> Call:
     )
 
 
-def _refusal(status: int, message: str) -> web.Response:
-    return web.json_response({"error": {"message": message}}, status=status)
+def _refusal(status: int, message: str, **more: str) -> web.Response:
+    return web.json_response({"error": {"message": message, **more}}, status=status)
 
 
 def _finish(answer: Answer) -> str:

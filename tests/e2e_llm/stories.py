@@ -24,7 +24,7 @@ from pydantic import PrivateAttr, SecretStr
 from structlog.testing import capture_logs
 
 from rapport.agents.openai import LeanChatOpenAI
-from rapport.agents.tools import ALL_TOOLS
+from rapport.agents.tools.registry import ALL_TOOLS
 from rapport.domain.follow_up import TRIGGER_TYPES, TriggerType
 from rapport.domain.ids import new_id
 from rapport.domain.synthetic import is_synthetic

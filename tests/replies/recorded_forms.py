@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from rapport.agents.tools import CHAT_TOOLS, UPSERT_MEMORY
+from rapport.agents.tools.registry import CHAT_TOOLS, UPSERT_MEMORY
 from rapport.replies.written_calls import OfferedTools, WrittenCall
 
-TOOLS = OfferedTools.from_schemas([UPSERT_MEMORY, *CHAT_TOOLS])
+TOOLS = OfferedTools.from_schemas([tool.schema for tool in (UPSERT_MEMORY, *CHAT_TOOLS)])
 FACT = "The user made lasagne for the first time."
 SAVE = WrittenCall("upsert_memory", {"content": FACT})
 _ARGUMENTS = f'{{"content": "{FACT}"}}'

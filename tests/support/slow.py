@@ -7,6 +7,8 @@ from __future__ import annotations
 
 FOLDERS = ("cli", "patterns")
 FILES = (
+    "agents/mcp/test_hostile_servers.py",
+    "agents/mcp/test_real_servers.py",
     "agents/test_models.py",
     "channels/http/test_health.py",
     "channels/http/test_isolation.py",

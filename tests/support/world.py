@@ -33,6 +33,7 @@ from rapport.domain.follow_up import Timer, TriggerType
 from rapport.domain.ids import new_id
 from rapport.domain.outgoing import Outgoing
 from rapport.domain.synthetic import is_synthetic
+from rapport.domain.tool import ToolSource
 from rapport.runtime.worker import Worker
 from rapport.settings import Settings
 from rapport.storage.conversations.conversations import Conversations
@@ -290,6 +291,7 @@ def settings_for(url: str, **changes: Any) -> Settings:
         "failpoint": None,
         "autonomy": True,
         "retention_days": 30,
+        "approval_minutes": 60.0,
         "rate_limit": False,
         "redis_url": None,
         "trusted_proxies": "",
@@ -315,6 +317,7 @@ async def open_world(
     unhealthy_seconds: float = 60.0,
     channels: Sequence[OpenChannel[Settings]] = (),
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    tool_source: ToolSource | None = None,
     **changes: Any,
 ) -> AsyncGenerator[World]:
     """Open a wired app with a server on loopback; several may share one database. Prompts get their time from `now`."""
@@ -328,7 +331,9 @@ async def open_world(
 
     async with (
         rate_limiter(settings) as configured,
-        open_app(settings, model=model or scripted, channels=(*CHANNELS, *channels, record), now=now) as app,
+        open_app(
+            settings, model=model or scripted, channels=(*CHANNELS, *channels, record), now=now, tool_source=tool_source
+        ) as app,
     ):
         web = web_app(app, limiter or configured, unhealthy_seconds=unhealthy_seconds)
         async with (

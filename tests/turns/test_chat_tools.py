@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rapport.agents.tools import CHAT_TOOL_NAMES, MAX_CHAT_TOOL_CALLS, MAX_TOOL_ROUNDS
+from rapport.agents.tools.registry import CHAT_TOOL_NAMES
+from rapport.agents.tools.toolbox import MAX_LOOKUPS, MAX_TOOL_ROUNDS
 from rapport.domain.conversation import Author, Incoming
 from rapport.domain.errors import Transient
 from rapport.domain.follow_up import PROMPTS
@@ -191,8 +192,8 @@ async def test_too_much_is_cut_and_too_many_are_refused(world: World, model: Scr
     assert len(told[0]) <= MAX_SHOWN_CHARACTERS + 1_000
     assert 10 < told[0].count("[Crowd, ") <= MAX_SHOWN_MESSAGES
     found = [text for text in told if text.startswith("<<<chat")]
-    assert len(found) == MAX_CHAT_TOOL_CALLS
-    assert (await receipt(world, group))["looked_up"] == ["get_conversation_history"] * MAX_CHAT_TOOL_CALLS
+    assert len(found) == MAX_LOOKUPS
+    assert (await receipt(world, group))["looked_up"] == ["get_conversation_history"] * MAX_LOOKUPS
     assert len(model.calls) == MAX_TOOL_ROUNDS + 1
     assert model.calls[-1].tools == []
 

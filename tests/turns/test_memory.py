@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rapport.agents.profiles import COMPANION
-from rapport.agents.tools import MAX_TOOL_ROUNDS
+from rapport.agents.tools.toolbox import MAX_TOOL_ROUNDS
 from rapport.domain.follow_up import PROMPTS
 from rapport.domain.memory import CAPACITY, MemoryCandidate
 from rapport.domain.note import Vector

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 import pytest
 from langchain_core.messages import AIMessage
 
-from rapport.agents.graph import Answer
-from rapport.agents.tools import SavedFact
+from rapport.agents.graph_run import Answer
+from rapport.agents.tools.recorded import SavedFact
 from rapport.turns.check import check_reply
 from rapport.turns.findings import Findings
 from tests.channels.http.test_websocket import calling

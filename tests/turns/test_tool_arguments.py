@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rapport.agents.tools import MAX_TOOL_ROUNDS
+from rapport.agents.tools.toolbox import MAX_TOOL_ROUNDS
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, remembers, scripted_model
 from tests.support.cases import every_case
 from tests.support.world import World, open_world

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import aiohttp
 import httpx
-import orjson
 from langchain_core.messages import AIMessage, BaseMessage
 
 from rapport.agents.failures import ModelFailed
@@ -109,12 +109,17 @@ def _has_reached(failure: BaseException | None) -> bool:
 def _estimate_prompt(messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> int:
     tokens = sum(_estimate_message(message) for message in messages)
     if tools := options.get("tools"):
-        tokens += estimate_tokens(orjson.dumps(tools, default=str).decode())
+        tokens += estimate_tokens(_write(tools))
     return min(tokens, MAX_TOKENS_PER_CALL)
 
 
 def _estimate_message(message: BaseMessage) -> int:
     tokens = estimate_tokens(str(message.text)) + PICTURE_TOKENS * count_pictures(message)
     if isinstance(message, AIMessage) and message.tool_calls:
-        tokens += estimate_tokens(orjson.dumps(message.tool_calls, default=str).decode())
+        tokens += estimate_tokens(_write(message.tool_calls))
     return tokens
+
+
+def _write(value: object) -> str:
+    """Return the value as JSON. Arguments of a model may be what orjson refuses, such as half of a surrogate pair."""
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rapport.agents.models import BUILTIN, NEEDS
-from rapport.agents.tools import TOOL_NAMES
+from rapport.agents.tools.registry import TOOL_NAMES
 from rapport.domain.agent_profile import (
     AGENT_ID,
     EVERYONE,
@@ -43,12 +43,14 @@ from rapport.domain.follow_up import (
 )
 from rapport.domain.note_scope import MAX_COLLECTIONS, check_collection
 from rapport.domain.text_checks import check_text, has_visible_text
+from rapport.domain.tool_names import is_outside_name
 from rapport.domain.validation_errors import describe_errors
 from rapport.replies.reply_kinds import GUARD
 
 MAX_PERSONA_CHARACTERS = 16_000
 MAX_HANDLES = 10
 MAX_VARIANTS = 8
+MAX_TOOLS = 200
 _DAY_SECONDS = 86_400.0
 _HANDLE = re.compile(r"[^\W_](?:[\w-]{0,62}[^\W_])?")
 _KEY_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}(?:KEY|TOKEN)")
@@ -114,8 +116,9 @@ def _check_collection(name: str) -> str:
 
 
 def _check_tool(name: str) -> str:
-    if name not in TOOL_NAMES:
-        raise _fail(f"must be one of {', '.join(sorted(TOOL_NAMES))}")
+    if name not in TOOL_NAMES and not is_outside_name(name):
+        known = ", ".join(sorted(TOOL_NAMES))
+        raise _fail(f"must be one of {known}, or the name of an MCP server's tool, `server__tool` or `server__*`")
     return name
 
 
@@ -127,6 +130,7 @@ def _read_variants(value: object) -> object:
 Text = Annotated[str, AfterValidator(_check_storable)]
 Line = Annotated[Text, StringConstraints(max_length=200)]
 Prompt = Annotated[Text, StringConstraints(max_length=2_000), AfterValidator(_check_filled)]
+ToolNames = Annotated[list[Annotated[str, AfterValidator(_check_tool)]], Field(max_length=MAX_TOOLS)]
 AgentId = Annotated[str, AfterValidator(_check_id)]
 ModelName = Annotated[Line, AfterValidator(_check_model)]
 
@@ -212,7 +216,12 @@ class AgentDocument(_Part):
     autonomy: AutonomyPart = AutonomyPart()
     context: ContextPart = ContextPart()
     max_chat_history: Annotated[int | None, Field(ge=4, le=200)] = None
-    tools: Annotated[list[Annotated[str, AfterValidator(_check_tool)]] | None, Field(max_length=64)] = None
+    tools: Annotated[
+        ToolNames | None, Field(description="null: the default tools of Rapport, and none of MCP servers")
+    ] = None
+    tools_without_approval: Annotated[
+        ToolNames, Field(description="Tools of MCP servers that change something and run without asking a person")
+    ] = []
     monthly_token_budget: Annotated[int | None, Field(ge=0, le=10**15)] = None
     reflection: Annotated[
         Literal["off", "when_open", "always"] | None, Field(description="null: the server's setting")
@@ -296,6 +305,7 @@ def make_profile(
         collections=tuple(document.collections),
         monthly_token_budget=document.monthly_token_budget,
         tools=None if document.tools is None else tuple(document.tools),
+        tools_without_approval=tuple(document.tools_without_approval),
     )
 
 

@@ -1,45 +1,39 @@
-"""The agent: a LangGraph graph that answers one message with a bounded window of the conversation."""
+"""The agent: a LangGraph graph that answers one message with a bounded window of the conversation.
+
+Its nodes are recall → retrieve → model ⇄ tools. They have no lasting effects: the turn commits what they find and make, and a
+call with an effect outside is recorded by the turn before it runs. So a run may be repeated after a crash.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, TypedDict, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import structlog
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.channels import EphemeralValue, LastValue
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.pregel import NodeBuilder, Pregel
 from langgraph.runtime import Runtime
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from rapport.agents.call_usage import MeteredCall, OnCall, ignore_call
 from rapport.agents.failures import ModelFailed, classify_failure
+from rapport.agents.graph_run import Answer, Entry, FixedPrompt, Keep, Prompt, PromptSource, RunContext, TurnState
 from rapport.agents.health import ModelHealth
 from rapport.agents.model_client import ModelClient, OnToken, log_failure
 from rapport.agents.model_record import ModelRecord
 from rapport.agents.models import BUILTIN, close_model
-from rapport.agents.rounds import Rounds
-from rapport.agents.tools import (
-    MAX_TOOL_ROUNDS,
-    ChatToolbox,
-    MaySave,
-    PlannedFollowUp,
-    SavedFact,
-    Toolbox,
-    has_calls,
-    is_answered,
-    make_repeatable,
-)
+from rapport.agents.tools.calls import has_calls, is_answered, make_repeatable
+from rapport.agents.tools.recorded import Requests
+from rapport.agents.tools.toolbox import Toolbox
 from rapport.domain.event import FRESH
-from rapport.domain.follow_up import TriggerType
-from rapport.domain.server_note import NO_NOTE, ServerNote, add_note
+from rapport.domain.server_note import ServerNote, add_note
+from rapport.domain.token_estimate import estimate_tokens
 
 log = structlog.get_logger()
 
@@ -47,63 +41,12 @@ Form = TypeVar("Form", bound=BaseModel)
 
 MIN_MESSAGES_TO_SHORTEN = 4
 """A prompt of fewer messages that is too long for the model is not asked again with half of them."""
-
-
-class TurnState(TypedDict, total=False):
-    """The graph state of a turn. `messages` is replaced as a whole, never appended to: a thread's cost stays flat."""
-
-    system: str
-    messages: list[BaseMessage]
-    reply: AIMessage
-    saved: list[SavedFact]
-    follow_up: PlannedFollowUp | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """Dependencies of a run that no checkpoint stores."""
-
-    on_token: OnToken | None
-    tools: Toolbox
-    looks_up: bool = False
-    note: ServerNote = NO_NOTE
-    """The server's note that is added to the newest message."""
-    on_call: OnCall = ignore_call
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The model's text, the facts it asked to remember, and the follow-up it asked for."""
-
-    message: AIMessage
-    saved: Sequence[SavedFact] = ()
-    follow_up: PlannedFollowUp | None = None
-    model: str = ""
-    """The name of the model that answered."""
-
-    @property
-    def text(self) -> str:
-        return str(self.message.text)
-
-
-Node = Callable[[TurnState, Runtime[RunContext]], Coroutine[Any, Any, TurnState]]
-
-
-def _make_graph_without_checkpoints(node: Node) -> Any:
-    """Return a graph with the one node. Its input is the node's and not copied by a step of its own (ADR 71)."""
-    builder: Any = NodeBuilder()
-    pregel: Any = Pregel
-    return pregel(
-        nodes={"answer": builder.subscribe_only("input").do(node).write_to("output")},
-        channels={"input": EphemeralValue(Any), "output": LastValue(Any)},
-        input_channels="input",
-        output_channels="output",
-        context_schema=RunContext,
-    )
+MAX_ROUND_TOKENS = 24_000
+"""When tool calls and results of a turn are longer, the model must answer."""
 
 
 class LangGraphAgent:
-    """Runs a model on a window of messages; safe to repeat after a crash, because its nodes have no side effects."""
+    """Runs a model on a window of messages; safe to repeat after a crash, because its nodes have no lasting effects."""
 
     def __init__(
         self,
@@ -120,6 +63,7 @@ class LangGraphAgent:
         self.name = name
         self.server = server
         self._model = model
+        self._saver = saver
         self._running = 0
         self._is_free = name == BUILTIN
         self.record = record or ModelRecord()
@@ -127,65 +71,93 @@ class LangGraphAgent:
         self._forms: dict[type[BaseModel], Runnable[LanguageModelInput, dict[str, Any]]] = {}
         self._deadline = deadline
         self.health = health or ModelHealth()
-        builder = StateGraph(TurnState, context_schema=RunContext)
-        builder.add_node("answer", self._answer)  # pyright: ignore[reportUnknownMemberType]
-        builder.add_edge(START, "answer")
-        builder.add_edge("answer", END)
-        self.graph: Any = builder.compile(checkpointer=saver)  # pyright: ignore[reportUnknownMemberType]
-        self._graph_without_checkpoints = _make_graph_without_checkpoints(self._answer)
+        self._graphs: dict[tuple[Entry, bool], Any] = {}
+        self.graph: Any = self._get_graph("recall", has_checkpoints=True)
 
     async def run(
         self,
         message: str | HumanMessage,
         *,
         thread_id: str,
-        system: str,
+        system: str = "",
         history: Sequence[BaseMessage] = (),
         on_token: OnToken | None = None,
+        fresh: bool = False,
+    ) -> Answer:
+        """Return the model's answer to `message` after `history`, without searches and tools. Raise ModelFailed."""
+        prompt = Prompt(message, system, history, on_token=on_token)
+        answer = await self.run_turn(FixedPrompt(prompt), thread_id=thread_id, fresh=fresh, keep="end")
+        assert answer is not None
+        return answer
+
+    async def run_turn(
+        self,
+        source: PromptSource,
+        *,
+        thread_id: str,
+        tools: Toolbox | None = None,
+        requests: Requests | None = None,
         on_call: OnCall = ignore_call,
         fresh: bool = False,
-        checkpoint: bool = True,
-        may_save: MaySave | None = None,
-        may_plan: Sequence[TriggerType] = (),
-        lookups: ChatToolbox | None = None,
-        note: ServerNote = NO_NOTE,
+        keep: Keep = "nothing",
         tags: dict[str, str] | None = None,
-        allowed_tools: Collection[str] | None = None,
         deadline_share: float = 1.0,
-    ) -> Answer:
-        """Return the model's answer to `message` after `history`. `on_token` is called for each streamed token, `on_call` for
-        each request to the model.
+    ) -> Answer | None:
+        """Return the model's answer to the prompt of `source`; None if the model was not to be asked.
 
-        With `may_save` the model may save facts that this function accepts; with `may_plan` it may plan a follow-up of one of these types; with
-        `lookups` it may read more of a chat. `note` is added to the message for the model and not stored in a checkpoint.
-        With `checkpoint` the state of the run is stored. `allowed_tools` are the names of the tools that the agent may use; None:
-        all. With a `deadline_share` below 1 the rest of the deadline is left to another model. Raise ModelFailed after the retries, or when the deadline has passed.
+        `tools` record what they are asked for in `requests`. `on_call` is called for each request to the model. With
+        `fresh` there is no checkpoint of the thread. With a `deadline_share` below 1 the rest of the deadline is left to another
+        model. Raise ModelFailed after the retries, or when the deadline has passed.
         """
-        current = HumanMessage(message) if isinstance(message, str) else message
-        config: RunnableConfig = {
-            "configurable": {"thread_id": thread_id, FRESH: fresh},
-            "metadata": dict(tags or {}),
-        }
-        tools = Toolbox(may_save=may_save, may_plan=may_plan, lookups=lookups, allowed=allowed_tools)
+        config: RunnableConfig = {"configurable": {"thread_id": thread_id, FRESH: fresh}, "metadata": dict(tags or {})}
+        deadline = self._deadline * deadline_share
+        context = RunContext(source, tools or Toolbox(), requests or Requests(), deadline, on_call)
         self._running += 1
         try:
-            async with self._within_deadline(deadline_share):
-                graph = self.graph if checkpoint else self._graph_without_checkpoints
-                state = await graph.ainvoke(
-                    TurnState(system=system, messages=[*history, current]),
-                    config,
-                    context=RunContext(on_token, tools, lookups is not None, note, on_call),
-                    # The graph has one step, so one checkpoint at its end is enough.
-                    durability="exit" if checkpoint else None,
-                )
+            state = await self._invoke(config, context, keep, fresh=fresh)
         except ModelFailed as failure:
             self.health.record_failure(failure)
             raise
         finally:
             self._running -= 1
+        if context.undecided:
+            reply = AIMessage(context.rounds.text)
+        elif (reply := state.get("reply")) is None:
+            return None
         self.health.record_success()
-        reply = cast("AIMessage", state["reply"])
-        return Answer(reply, state.get("saved") or (), state.get("follow_up"), self.name)
+        return Answer(reply, state.get("saved") or (), state.get("follow_up"), self.name, context.undecided)
+
+    async def _invoke(self, config: RunnableConfig, context: RunContext, keep: Keep, *, fresh: bool) -> TurnState:
+        """Run the graph from its beginning, or from the last checkpoint of a run that keeps its steps."""
+        if keep == "nothing":
+            graph = self._get_graph(context.source.entry, has_checkpoints=False)
+            return cast("TurnState", await graph.ainvoke({}, config, context=context) or {})
+        graph = self._get_graph(context.source.entry, has_checkpoints=True)
+        if keep == "end":
+            return cast("TurnState", await graph.ainvoke({}, config, context=context, durability="exit") or {})
+        start: Any = {}
+        if not fresh:
+            known = await graph.aget_state(config)
+            if known.values and not known.next:
+                return cast("TurnState", known.values)
+            if known.values:
+                start = Command(resume=True) if known.interrupts else None
+        return cast("TurnState", await graph.ainvoke(start, config, context=context, durability="sync") or {})
+
+    def _get_graph(self, entry: Entry, *, has_checkpoints: bool) -> Any:
+        """Return the graph that begins with this node. A node without work is left out by the choice of the entry."""
+        if (graph := self._graphs.get((entry, has_checkpoints))) is None:
+            builder: Any = StateGraph(TurnState, context_schema=RunContext)
+            builder.add_node("recall", _recall)
+            builder.add_node("retrieve", _retrieve)
+            builder.add_node("model", self._call_model, destinations=("tools", END))
+            builder.add_node("tools", self._use_tools, destinations=("model", END))
+            builder.add_edge("recall", "retrieve")
+            builder.add_edge("retrieve", "model")
+            builder.add_edge(START, entry)
+            graph = builder.compile(checkpointer=self._saver if has_checkpoints else None)
+            self._graphs[entry, has_checkpoints] = graph
+        return graph
 
     @property
     def is_idle(self) -> bool:
@@ -198,7 +170,7 @@ class LangGraphAgent:
 
     @property
     def calls_tools(self) -> bool:
-        """Return True if the model may be offered tools: to save facts, to plan a follow-up, to read more of a group chat."""
+        """Return True if the model may be offered tools."""
         return self._client.calls_tools
 
     async def decide(self, system: str, text: str, form: type[Form], *, on_call: OnCall = ignore_call) -> Form:
@@ -210,7 +182,7 @@ class LangGraphAgent:
                 structured: Any = self._model.with_structured_output(form, method="function_calling", include_raw=True)
                 bound_model = self._forms[form] = cast("Runnable[LanguageModelInput, dict[str, Any]]", structured)
             messages: list[BaseMessage] = [SystemMessage(system), HumanMessage(text)]
-            async with self._within_deadline():
+            async with _limit_time(self._deadline, lambda: asyncio.get_running_loop().time() + self._deadline):
                 with MeteredCall(self.name, messages, {}, on_call, is_free=self._is_free) as call:
                     result = await bound_model.ainvoke(messages)
                     call.received = result["raw"]
@@ -229,7 +201,7 @@ class LangGraphAgent:
     async def ask(self, system: str, text: str, *, on_call: OnCall = ignore_call) -> str:
         """Return one plain answer outside any turn. Raises ModelFailed."""
         try:
-            async with self._within_deadline():
+            async with _limit_time(self._deadline, lambda: asyncio.get_running_loop().time() + self._deadline):
                 messages: list[BaseMessage] = [SystemMessage(system), HumanMessage(text)]
                 asked = await self._client.ask(messages, None, on_call=on_call)
                 return str(asked.message.text)
@@ -237,54 +209,109 @@ class LangGraphAgent:
             self.health.record_failure(failure)
             raise
 
-    @asynccontextmanager
-    async def _within_deadline(self, share: float = 1.0) -> AsyncGenerator[None]:
-        try:
-            async with asyncio.timeout(self._deadline * share):
-                yield
-        except TimeoutError:
-            raise ModelFailed("timeout", f"no answer within {self._deadline * share:g} s") from None
+    # ---- nodes
 
-    async def _answer(self, state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
-        system, messages = SystemMessage(state["system"]), list(state["messages"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
+    async def _call_model(self, state: TurnState, runtime: Runtime[RunContext]) -> Command[Any]:
+        """Ask the model; go on with its tool calls, or end with its reply."""
         context = runtime.context
-        messages[-1] = add_note(messages[-1], context.note)
-        rounds = Rounds(context.on_token, looks_up=context.looks_up)
-        try:
-            reply = await self._ask_in_rounds([system, *messages], context, rounds)
-        except ModelFailed as failure:
-            if failure.problem != "too_long" or len(messages) < MIN_MESSAGES_TO_SHORTEN:
-                raise
-            log.warning("agent.prompt_shortened", reason=str(failure))
-            reply = await self._ask_in_rounds([system, *messages[len(messages) // 2 :]], context, rounds)
-        return {"reply": reply, "saved": context.tools.saved, "follow_up": context.tools.follow_up}
+        if not await context.begin(state):
+            return Command(goto=END)
+        prompt = context.prompt
+        assert prompt is not None
+        done = list(state.get("rounds") or ())
+        system, messages = prompt.system, prompt.messages
+        if done:  # the prompt stays as it was when the calls were made
+            system, messages = state.get("system", system), list(state.get("messages") or messages)
+        async with _limit_time(context.deadline, lambda: context.ends_at):
+            try:
+                reply = await self._ask(_join(system, messages, prompt.note, done), context, done)
+            except ModelFailed as failure:
+                if failure.problem != "too_long" or len(messages) < MIN_MESSAGES_TO_SHORTEN:
+                    raise
+                log.warning("agent.prompt_shortened", reason=str(failure))
+                messages = messages[len(messages) // 2 :]
+                reply = await self._ask(_join(system, messages, prompt.note, done), context, done)
+        update = TurnState(system=system, messages=messages, saved=context.requests.saved)
+        if not has_calls(reply):
+            update["reply"], update["follow_up"] = context.rounds.join_rounds(reply), context.requests.follow_up
+            return Command(update=update, goto=END)
+        update["rounds"] = [*done, reply]
+        return Command(update=update, goto="tools")
 
-    async def _ask_in_rounds(self, messages: list[BaseMessage], context: RunContext, rounds: Rounds) -> AIMessage:
-        """Return the model's answer. Another call is made only for the result of a look-up, or if there is no text yet."""
-        tools, on_call = context.tools, context.on_call
+    async def _ask(self, messages: list[BaseMessage], context: RunContext, done: Sequence[BaseMessage]) -> AIMessage:
+        """Return the model's next message. It has tool calls only while it may still make some."""
+        tools, rounds, on_call = context.tools, context.rounds, context.on_call
         try:
-            offered = tools.list_tools()
-            for _ in range(MAX_TOOL_ROUNDS):
-                if not self.calls_tools or not offered:
-                    break
-                asked = await self._client.ask_with_tools(messages, rounds.on_token, offered, on_call=on_call)
-                reply = asked.message
+            if self.calls_tools and tools.schemas and _may_call(tools, done):
+                asked = await self._client.ask_with_tools(messages, rounds.on_token, tools.schemas, on_call=on_call)
                 if asked.written:  # it can't call tools in the provider's form: it is not asked to go on with them
                     self.record.text_calls += 1
                     await tools.use_written(asked.written)
-                if not has_calls(reply):
-                    if not str(reply.text).strip():
-                        break
-                    return rounds.join_rounds(reply)
-                self.record.tool_calls += 1
-                results = await tools.use(reply)
-                if is_answered(reply):
-                    return rounds.join_rounds(reply)
-                rounds.end_round(str(reply.text))
-                messages += [make_repeatable(reply), *results]
+                if has_calls(asked.message):
+                    self.record.tool_calls += 1
+                    return asked.message
+                if str(asked.message.text).strip():
+                    return asked.message
             rounds.begin_last_round()
-            return rounds.join_rounds((await self._client.ask(messages, rounds.on_token, on_call=on_call)).message)
+            last = (await self._client.ask(messages, rounds.on_token, on_call=on_call)).message
+            return AIMessage(last.content, usage_metadata=last.usage_metadata, id=last.id) if has_calls(last) else last
         except ModelFailed as failure:
             if failure.kind != "empty" or not rounds.text:
                 raise
             return AIMessage(rounds.text)  # all of its text was beside tool calls
+
+    async def _use_tools(self, state: TurnState, runtime: Runtime[RunContext]) -> Command[Any]:
+        """Run the model's calls. Stop here while a person must decide about one."""
+        context, clock = runtime.context, asyncio.get_running_loop()
+        if not await context.begin(state):
+            return Command(goto=END)
+        done = state["rounds"]  # pyright: ignore[reportTypedDictNotRequiredAccess] - the model's node has set it
+        reply, earlier = cast("AIMessage", done[-1]), done[:-1]
+        number = sum(isinstance(message, AIMessage) for message in earlier)
+        context.undecided = await context.tools.find_undecided(reply, number=number)
+        if context.undecided:
+            context.rounds.end_round(str(reply.text))
+            interrupt([call.key for call in context.undecided])
+        began = clock.time()
+        results = await context.tools.use(reply, number=number, earlier=earlier)
+        context.allow_for_tools(clock.time() - began)
+        requests = context.requests
+        update = TurnState(rounds=[*done, *results], saved=requests.saved, follow_up=requests.follow_up)
+        if is_answered(reply, context.tools.names_with_results):
+            update["reply"] = context.rounds.join_rounds(reply)
+            return Command(update=update, goto=END)
+        context.rounds.end_round(str(reply.text))
+        return Command(update=update, goto="model")
+
+
+async def _recall(_state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
+    return {"memories": list(await runtime.context.source.recall())}
+
+
+async def _retrieve(_state: TurnState, runtime: Runtime[RunContext]) -> TurnState:
+    return {"passages": list(await runtime.context.source.retrieve())}
+
+
+def _may_call(tools: Toolbox, done: Sequence[BaseMessage]) -> bool:
+    """Return True if the model may make another round of calls."""
+    if not done:
+        return True
+    number = sum(isinstance(message, AIMessage) for message in done)
+    return number < tools.max_rounds and sum(estimate_tokens(str(each.text)) for each in done) < MAX_ROUND_TOKENS
+
+
+def _join(
+    system: str, messages: Sequence[BaseMessage], note: ServerNote, done: Sequence[BaseMessage]
+) -> list[BaseMessage]:
+    """Return the whole request: instructions, the window with the note in its newest message, and the rounds so far."""
+    rounds = [make_repeatable(each) if isinstance(each, AIMessage) else each for each in done]
+    return [SystemMessage(system), *messages[:-1], add_note(messages[-1], note), *rounds]
+
+
+@asynccontextmanager
+async def _limit_time(seconds: float, get_end: Callable[[], float]) -> AsyncGenerator[None]:
+    try:
+        async with asyncio.timeout_at(get_end()):
+            yield
+    except TimeoutError:
+        raise ModelFailed("timeout", f"no answer within {seconds:g} s") from None

@@ -24,7 +24,7 @@ async def verify_metadata(graph: Any, saver: BaseCheckpointSaver[Any]) -> None:
     config: RunnableConfig = {"configurable": {"thread_id": thread}}
     try:
         await graph.aupdate_state(
-            config, {"messages": [HumanMessage("probe", additional_kwargs=dict(PROBE))]}, as_node="answer"
+            config, {"messages": [HumanMessage("probe", additional_kwargs=dict(PROBE))]}, as_node="model"
         )
         messages: list[BaseMessage] = (await graph.aget_state(config)).values.get("messages") or []
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
@@ -17,16 +17,20 @@ from rapport.agents.call_usage import MeteredCall, OnCall, ignore_call
 from rapport.agents.failures import ModelFailed, backoff, classify_failure
 from rapport.agents.model_record import ModelRecord
 from rapport.agents.pictures import drop_pictures, has_pictures
-from rapport.agents.tools import ALL_TOOLS, UPSERT_MEMORY, has_calls
+from rapport.agents.tools.calls import has_calls
+from rapport.agents.tools.registry import ALL_TOOLS, BUILT_IN, UPSERT_MEMORY
 from rapport.replies.machinery import MachineryFilter, cut_machinery
-from rapport.replies.written_calls import WrittenCall
+from rapport.replies.written_calls import OfferedTools, WrittenCall
 
 log = structlog.get_logger()
 
 OnToken: TypeAlias = Callable[[str], None]
 Model: TypeAlias = "Runnable[LanguageModelInput, AIMessage]"
 
+NO_OPTIONS: Mapping[str, Any] = {}
 RETRIES = 2
+MAX_KNOWN_OFFERS = 64
+"""The number of tool sets whose request is kept."""
 REFUSALS = frozenset({"http_400", "http_404", "http_422", "http_501"})
 """Status codes of servers whose model does not support tools or pictures."""
 
@@ -37,6 +41,8 @@ class _Offer:
 
     model: Model
     options: dict[str, Any] = field(default_factory=dict[str, Any])
+    named: OfferedTools = ALL_TOOLS
+    """The tools whose calls are cut out of the text if the model writes them there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +63,8 @@ class ModelClient:
         self._is_free = is_free
         self._record = record
         self._plain = _Offer(model)
-        self._takes_tools = _offer(model, [UPSERT_MEMORY]) is not None
-        self._offers: dict[tuple[str, ...], _Offer] = {}
+        self._takes_tools = _offer(model, [UPSERT_MEMORY.schema]) is not None
+        self._offers: dict[tuple[int, ...], tuple[Sequence[dict[str, Any]], _Offer]] = {}
 
     @property
     def calls_tools(self) -> bool:
@@ -87,11 +93,37 @@ class ModelClient:
             self._takes_tools = False
             return asked
 
+    async def ask_with_client_tools(
+        self,
+        messages: list[BaseMessage],
+        on_token: OnToken | None,
+        tools: Sequence[dict[str, Any]],
+        options: Mapping[str, Any],
+        *,
+        on_call: OnCall = ignore_call,
+    ) -> ModelAnswer | None:
+        """Return one answer of a model that may call a client's tools; None if it can't call any. Raise ModelFailed.
+
+        An answer without text and calls had only machinery.
+        """
+        # The longest name first: another may be its beginning.
+        schemas = sorted(tools, key=lambda tool: len(tool["function"]["name"]), reverse=True)
+        try:
+            offer = _offer(self._model, tools, options, OfferedTools.from_schemas(schemas))
+        except Exception as error:  # noqa: BLE001 - a provider's class may refuse a client's schema in any way it likes
+            detail = type(error).__name__
+            raise ModelFailed("tools", "it can't take these tools", problem="request_refused", detail=detail) from None
+        return None if offer is None else await self.ask(messages, on_token, offer, on_call=on_call)
+
     def _find_offer(self, tools: Sequence[dict[str, Any]]) -> _Offer | None:
-        names = tuple(str(tool["function"]["name"]) for tool in tools)
-        if names not in self._offers and (offer := _offer(self._model, tools)) is not None:
-            self._offers[names] = offer
-        return self._offers.get(names)
+        key = tuple(map(id, tools))  # agents share the model, and a tool's schema may differ between them or change
+        if (known := self._offers.get(key)) is not None:
+            return known[1]
+        if (offer := _offer(self._model, tools, named=_name_tools(tools))) is not None:
+            if len(self._offers) >= MAX_KNOWN_OFFERS:
+                self._offers.clear()
+            self._offers[key] = (tools, offer)  # with the schemas: their ids stay theirs
+        return offer
 
     async def ask(
         self,
@@ -132,7 +164,7 @@ class ModelClient:
                         call.received = await target.model.ainvoke(messages, **target.options)
                     else:
                         await self._stream(target, messages, tokens, call)
-                asked = _cut_machinery(_refuse_nothing(call.received or AIMessage("")))
+                asked = _cut_machinery(_refuse_nothing(call.received or AIMessage("")), target.named)
                 return asked if offer is not None else replace(asked, message=_refuse_nothing(asked.message))
             except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
                 failure = error
@@ -149,7 +181,7 @@ class ModelClient:
     async def _stream(self, target: _Offer, messages: list[BaseMessage], on_token: OnToken, call: MeteredCall) -> None:
         """Stream an answer into the call."""
         answer: AIMessageChunk | None = None
-        visible = MachineryFilter(ALL_TOOLS)
+        visible = MachineryFilter(target.named)
         async for piece in target.model.astream(messages, **target.options):
             chunk = cast("AIMessageChunk", piece)
             call.received = answer = chunk if answer is None else answer + chunk
@@ -185,10 +217,10 @@ def log_failure(failure: ModelFailed) -> ModelFailed:
     return failure
 
 
-def _cut_machinery(reply: AIMessage) -> ModelAnswer:
+def _cut_machinery(reply: AIMessage, named: OfferedTools) -> ModelAnswer:
     """Return the reply without tool calls written as text, thoughts and special tokens, and those calls."""
     text = str(reply.text)
-    visible = cut_machinery(text, ALL_TOOLS)
+    visible = cut_machinery(text, named)
     if visible.text == text:
         return ModelAnswer(reply)
     return ModelAnswer(reply.model_copy(update={"content": visible.text}), visible.calls)
@@ -201,12 +233,24 @@ def _refuse_nothing(reply: AIMessage) -> AIMessage:
     return reply
 
 
-def _offer(model: BaseChatModel, tools: Sequence[dict[str, Any]]) -> _Offer | None:
+def _name_tools(tools: Sequence[dict[str, Any]]) -> OfferedTools:
+    """Return the built-in tools and these."""
+    others = [tool for tool in tools if tool["function"]["name"] not in ALL_TOOLS.parameters]
+    return OfferedTools.from_schemas([*(spec.schema for spec in BUILT_IN.values()), *others]) if others else ALL_TOOLS
+
+
+def _offer(
+    model: BaseChatModel,
+    tools: Sequence[dict[str, Any]],
+    options: Mapping[str, Any] = NO_OPTIONS,
+    named: OfferedTools = ALL_TOOLS,
+) -> _Offer | None:
     """Return the model with these tools; None if it can't call any."""
     try:
-        bound = model.bind_tools(tools)
+        bound = model.bind_tools(tools, **options)
     except NotImplementedError:
         return None
     if isinstance(bound, RunnableBinding) and bound.bound is model and not bound.config:
-        return _Offer(model, dict(bound.kwargs))  # the arguments of the binding, without its cost in every request
-    return _Offer(bound)
+        # the arguments of the binding, without its cost in every request
+        return _Offer(model, dict(bound.kwargs), named)
+    return _Offer(bound, named=named)

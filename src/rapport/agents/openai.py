@@ -12,7 +12,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import aiohttp
 import httpx
@@ -78,6 +78,8 @@ class LeanChatOpenAI(ChatOpenAI):
 
     silence: float
     """The longest time-out between two bytes of an answer."""
+    takes_no_tool_choice: ClassVar[bool] = True
+    """It takes the tool choice "none": other classes of LangChain take it for the name of a tool."""
 
     _session: aiohttp.ClientSession | None = PrivateAttr(default=None)
     _usage_option: UsageOption = PrivateAttr(default="untried")

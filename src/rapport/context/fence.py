@@ -70,12 +70,12 @@ _fold_character = lru_cache(maxsize=4_096)(_fold_letters)
 """The same for one character, cached."""
 
 
-def fence(body: str, *, seed: str) -> str:
+def fence(body: str, *, seed: str, label: str = "chat") -> str:
     """Return the text between two markers. Their code depends on the whole text, so the text cannot contain it."""
     tries = 0
     while (code := _hash_body(seed, tries, body)) in body:
         tries += 1
-    return f"<<<chat {code}\n{body}\nchat {code}>>>"
+    return f"<<<{label} {code}\n{body}\n{label} {code}>>>"
 
 
 def _hash_body(seed: str, tries: int, body: str) -> str:

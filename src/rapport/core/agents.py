@@ -20,6 +20,7 @@ from rapport.domain.caller import Caller
 from rapport.domain.conversation import Conversation
 from rapport.domain.errors import Conflict, InvalidInput
 from rapport.domain.follow_up import PLANNED_TIMER_ID
+from rapport.domain.tool_names import is_outside_name
 from rapport.storage.agents import Agents, AgentVersion, StoredAgent, no_such_agent
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Connection, Database
@@ -218,8 +219,8 @@ class AgentLibrary:
         return await self.replace(editor, agent_id, read_document(dict(old.document)))
 
     def check_rights(self, document: AgentDocument, editor: Caller, *, before: Mapping[str, Any] | None = None) -> None:
-        """Raise InvalidInput if a user makes an agent for everyone, or one that has the server call an address, or read a key,
-        of their choice."""
+        """Raise InvalidInput if a user makes an agent for everyone, or one that has the server call an address, read a key, or
+        use a tool of an MCP server, of their choice."""
         if editor.is_operator:
             return
         if document.for_everyone:
@@ -230,6 +231,11 @@ class AgentLibrary:
                 before is None or before["model_options"].get(name) != getattr(options, name)
             ):
                 raise InvalidInput(f"`model_options.{name}`: only an operator may set it.")
+        for name in ("tools", "tools_without_approval"):
+            chosen = getattr(document, name) or ()
+            known = (before or {}).get(name) or ()
+            if any(is_outside_name(tool) and tool not in known for tool in chosen):
+                raise InvalidInput(f"`{name}`: only an operator may add tools of MCP servers.")
 
     async def _store(
         self,

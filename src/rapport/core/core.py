@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from rapport.agents.directory import AgentDirectory
 from rapport.core.access import Access
 from rapport.core.agents import AgentLibrary
+from rapport.core.approvals import Approvals
 from rapport.core.conversations import ConversationDirectory
 from rapport.core.explanations import Explanations
 from rapport.core.follow_ups import FollowUpControls
@@ -35,6 +36,7 @@ class Core:
     conversations: ConversationDirectory
     history: MessageHistory
     follow_ups: FollowUpControls
+    approvals: Approvals
     notes: Notebook
     memories: MemoryStore
     explanations: Explanations
@@ -63,6 +65,7 @@ def make_core(
         conversations=ConversationDirectory(database, agents),
         history=MessageHistory(database, agents),
         follow_ups=FollowUpControls(database, on_timers_changed),
+        approvals=Approvals(database, runner.notice_decision),
         notes=Notebook(database, library, retriever),
         memories=memories,
         explanations=Explanations(selector, agents),

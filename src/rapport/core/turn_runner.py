@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from rapport.domain.agent_profile import AgentProfile
+from rapport.domain.client_tools import ClientToolReply, ClientToolRequest
 from rapport.domain.conversation import Incoming, Message
 from rapport.domain.event import Accepted, Reply
 
@@ -26,6 +27,22 @@ class Ticket(Protocol):
         ...
 
 
+class ClientToolTicket(Protocol):
+    """A request with a client's tools that is being answered."""
+
+    id: str
+
+    def tokens(self) -> AsyncIterator[str]:
+        """Yield the text of the answer. An empty string only says that the model still works."""
+        ...
+
+    async def reply(self) -> ClientToolReply: ...
+
+    def close(self) -> None:
+        """Stop the model if it still works: nobody waits for the answer."""
+        ...
+
+
 class TurnRunner(Protocol):
     """Accepts messages, runs their turns, and cancels or erases them."""
 
@@ -37,6 +54,16 @@ class TurnRunner(Protocol):
 
     async def try_agent(self, owner_id: str, profile: AgentProfile, text: str) -> Reply:
         """Return the agent's answer to one message, and store nothing."""
+        ...
+
+    async def notice_decision(self, conversation_id: str) -> None:
+        """Go on with the turn of a conversation about whose tool calls a person has decided."""
+        ...
+
+    def begin_client_tools(
+        self, request: ClientToolRequest, profile: AgentProfile, *, listen: bool = False
+    ) -> ClientToolTicket:
+        """Begin to answer a request with a client's tools, of which only the usage is stored. Raise Busy if there is no slot."""
         ...
 
     async def erase(self, owner_id: str, conversation_id: str) -> None:

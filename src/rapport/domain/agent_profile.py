@@ -88,7 +88,9 @@ class AgentProfile:
     max_chat_history: int | None = None
     """None: the server's setting."""
     tools: tuple[str, ...] | None = None
-    """The tools that its model may call; None: all."""
+    """The tools that its model may call; None: the default ones."""
+    tools_without_approval: tuple[str, ...] = ()
+    """The tools with effects outside that run without asking a person."""
     collections: tuple[str, ...] = ()
     """It uses only notes in one of these collections; empty: all that the person may see."""
     monthly_token_budget: int | None = None

@@ -11,6 +11,7 @@ from rapport.domain.conversation import Content, Message
 from rapport.domain.conversation_kind import TRAITS, ConversationKind, ConversationTraits
 from rapport.domain.follow_up import TriggerType
 from rapport.domain.memory import MemoryCandidate
+from rapport.domain.tool_call import ToolCall
 from rapport.domain.usage import Usage
 
 FRESH = "rapport_fresh"
@@ -21,7 +22,7 @@ FRESH = "rapport_fresh"
 class ClaimedEvent:
     """An event that this process may run, valid while its fence is the highest.
 
-    Its id is the id of its message or of its timer.
+    Its id is the id of its message or of its timer, or its own if it goes on with a turn that waited for a decision.
     """
 
     id: str
@@ -42,6 +43,13 @@ class ClaimedEvent:
     """The agent's name on this conversation's platform, beside its own handles."""
     is_cancelled: bool = False
     """Cancelled before it started."""
+    resumes: str | None = None
+    """The id of the message whose turn goes on, now that a person has decided about its tool calls."""
+
+    @property
+    def message_id(self) -> str:
+        """Return the id of the message that it answers, or of its timer."""
+        return self.resumes or self.id
 
     @property
     def traits(self) -> ConversationTraits:
@@ -86,6 +94,8 @@ class Reply:
     """The follow-up that the model asked for."""
     usage: Sequence[Usage] = ()
     """The model calls of the turn, to store with the reply."""
+    questions: Sequence[ToolCall] = ()
+    """Tool calls that the reply asks a person about."""
 
 
 @dataclass(frozen=True, slots=True)

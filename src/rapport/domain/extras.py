@@ -35,6 +35,7 @@ ANTHROPIC = Extra("langchain_anthropic", "langchain-anthropic", "anthropic")
 OLLAMA = Extra("langchain_ollama", "langchain-ollama", "ollama")
 WORDLLAMA = Extra("wordllama", "wordllama", "wordllama")
 TELEGRAM = Extra("telegram", "python-telegram-bot", "telegram")
+MCP = Extra("mcp", "mcp", "mcp")
 
 
 def require_extra(extra: Extra, reason: str) -> None:

@@ -15,6 +15,10 @@ NAMES = frozenset(
         "turn.answered",
         "turn.committed",
         "deliver.sent",
+        "tool.before_intent",
+        "tool.after_intent",
+        "tool.after_call",
+        "tool.after_result",
     }
 )
 

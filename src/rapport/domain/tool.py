@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 ToolScope: TypeAlias = Literal["memory", "follow_ups", "chat", "notes", "clock", "outside"]
@@ -15,7 +16,7 @@ MAX_TOOL_NAME_CHARACTERS: Final = 64
 """The longest name that providers of models accept."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolSpec:
     """A tool as a model and its agent's owner see it."""
 
@@ -42,7 +43,7 @@ class ToolSpec:
         """Return True if a call may change something outside Rapport."""
         return self.is_outside and not self.only_reads
 
-    @property
+    @cached_property
     def schema(self) -> dict[str, Any]:
         """Return the tool in the form of the OpenAI API."""
         function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
@@ -85,3 +86,6 @@ class NoToolSource:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         return ToolResult("There is no such tool.", is_error=True)
+
+
+NO_TOOL_SOURCE: Final = NoToolSource()

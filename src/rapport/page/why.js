@@ -63,6 +63,7 @@ function mount(app) {
 			),
 			reply?.guardUsed && el("p.mark.guard", icon("shield"), "No note was close enough to the question, so no model was asked."),
 			reply?.fallbackUsed && el("p.mark.fallback", icon("warn"), context.problem?.text ?? "The model could not answer. The reply was built from the notes."),
+			context.tools.length > 0 && el("p.hint", `Tools: ${context.tools.map(tool => `${tool.name} (${tool.state})`).join(", ")}.`),
 			app.currentThread()?.kind === "group" && chooser(context),
 			el("ol.timeline", { "aria-label": "Messages before the answer" }, entries(timeline)),
 			context.usage && el("p.hint", spent(context.usage)),

@@ -13,7 +13,7 @@ line (`Sources: a, b`, also after the last sentence, or `Sources:` and a list be
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -106,7 +106,8 @@ class CitationFilter:
     """The whole reply; set by `finish`."""
 
     def __init__(self, retrieved: Collection[str]) -> None:
-        self._known = KnownIds(retrieved)
+        self._retrieved = {*retrieved}
+        self._known = KnownIds(self._retrieved)
         self._generated: dict[str, None] = {}
         self._removed: dict[str, None] = {}
         self._has_removed_tag = False
@@ -121,6 +122,11 @@ class CitationFilter:
         self._code = _Code()
         self._after_removal = False
         self._begin_line()
+
+    def allow(self, ids: Iterable[str]) -> None:
+        """Count citations of these ids as valid, too, from here on."""
+        self._retrieved.update(ids)
+        self._known = KnownIds(self._retrieved)
 
     def feed(self, piece: str) -> str:
         """Read the next piece of the reply and return the text that may be shown now."""

@@ -47,6 +47,11 @@ def quote_prompt(message: HumanMessage, ids: Collection[str]) -> HumanMessage:
     return message.model_copy(update={"content": _rewrite(content, lambda text: defuse_ids(text, ids))})
 
 
+def quote_content(content: Content, ids: Collection[str]) -> Content:
+    """Return a text from outside without tags and without citations of these ids; without ids, the text itself."""
+    return _rewrite(_quote(content), lambda text: defuse_ids(text, ids)) if ids else content
+
+
 def _quote_passage(passage: Passage, ids: Collection[str]) -> Passage:
     texts = [passage.title, passage.heading, passage.text]
     title, heading, text = _rewrite_joined(texts, lambda joined: defuse_ids(defuse(joined), ids))

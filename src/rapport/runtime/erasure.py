@@ -28,7 +28,7 @@ class CheckpointStore(Protocol):
 async def delete_checkpoints(checkpoints: CheckpointStore, event: ClaimedEvent) -> None:
     """Delete the checkpoints of a superseded turn: its conversation may have been erased."""
     with contextlib.suppress(Transient, Permanent):
-        await checkpoints.adelete_thread(event.id)
+        await checkpoints.adelete_thread(event.message_id)
 
 
 async def erase_conversation(

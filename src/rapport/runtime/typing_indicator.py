@@ -39,7 +39,7 @@ async def _repeat_typing(channel: OutgoingChannel, event: ClaimedEvent) -> None:
     while True:
         pause = REPEAT_SECONDS
         try:
-            await channel.show_typing(event.conversation_id, event.id)
+            await channel.show_typing(event.conversation_id, event.message_id)
         except Exception as error:  # noqa: BLE001 - the answer itself is what counts
             log.debug("typing.failed", reason=type(error).__name__)
             if isinstance(error, Transient):  # the platform asks to wait

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import structlog
 
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.channel import MessageSource, OutgoingChannel
+from rapport.domain.client_tools import ClientToolRequest
 from rapport.domain.conversation import Incoming
 from rapport.domain.errors import Busy, Permanent, Transient
 from rapport.domain.event import Accepted, Reply
@@ -17,6 +19,8 @@ from rapport.domain.ids import new_id
 from rapport.ingest.accept import accept
 from rapport.ingest.addressing import may_mention_agent
 from rapport.ingest.embed_messages import MessageEmbedding
+from rapport.runtime.background import keep_running
+from rapport.runtime.client_tool_requests import ClientToolRequests, ClientToolTicket
 from rapport.runtime.delivery_loop import DeliveryLoop
 from rapport.runtime.embedding_loop import EmbeddingLoop
 from rapport.runtime.erasure import CheckpointStore, erase_conversation
@@ -79,6 +83,7 @@ class Worker:
             embedding_loop=self._embedding_loop,
             on_follow_up_ended=lambda: self._work_loop.handle_ended_follow_up(),
         )
+        self._client_tool_requests = ClientToolRequests(deps, max_requests=max_turns)
         self._work_loop = WorkLoop(deps.database, self.running_turns, self.timer_loop, worker_id=self.worker_id)
         self._accepting = 0
         self._drained: asyncio.Task[None] | None = None
@@ -118,10 +123,14 @@ class Worker:
             asyncio.create_task(LeaderLoop(self._database.url, source).run(), name=f"leader {source.name}")
         )
 
+    def add_loop(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        """Run this coroutine in every process, from now on until `stop`."""
+        self._loops.append(asyncio.create_task(keep_running(name, loop), name=name))
+
     def begin_drain(self, seconds: float) -> None:
         """Accept and claim nothing more; finish running turns within `seconds`, and put the rest back for others."""
         if self._drained is None:
-            self.running_turns.is_stopping = True
+            self.running_turns.is_stopping = self._client_tool_requests.is_stopping = True
             self.live_updates.close()
             self._drained = asyncio.create_task(self._drain(seconds), name="drain")
 
@@ -142,8 +151,9 @@ class Worker:
         end = time.monotonic() + seconds
         turns = self.running_turns
         # A message that is being accepted still begins its turn here.
-        while (turns.event_ids or self._accepting) and time.monotonic() < end:
+        while (turns.event_ids or self._accepting or self._client_tool_requests.running) and time.monotonic() < end:
             await asyncio.sleep(0.02)
+        await self._client_tool_requests.end_all()
         were_running = await turns.end_all()
         await self.delivery_loop.drain(end - time.monotonic())
         if were_running or turns.has_listeners:
@@ -206,11 +216,23 @@ class Worker:
         """Return the agent's answer to one message, and store nothing."""
         return await try_agent(owner_id, profile, text, self.running_turns.deps)
 
+    def begin_client_tools(
+        self, request: ClientToolRequest, profile: AgentProfile, *, listen: bool = False
+    ) -> ClientToolTicket:
+        """Begin to answer a request with a client's tools. Raise Busy if this process stops or has no free slot."""
+        return self._client_tool_requests.begin(request, profile, listen=listen)
+
     async def erase(self, owner_id: str, conversation_id: str) -> None:
         """Delete a conversation with its messages, and only then stop its turn: the next one must not begin."""
         await erase_conversation(self._database, self._checkpoints, owner_id, conversation_id)
         await self.running_turns.stop_conversation(conversation_id)
         self.live_updates.announce_change(conversation_id)
+
+    async def notice_decision(self, conversation_id: str) -> None:
+        """Begin the rest of a turn that waited for a person's decision, here or in another process."""
+        self._work_loop.wake()
+        self.live_updates.announce_change(conversation_id)
+        await send_hint(self._database, "queued")
 
     def notice_timer_change(self) -> None:
         """Update the loops after a timer was set, moved or cancelled."""

@@ -148,7 +148,7 @@ CREATE TABLE workers (
     lease_until  timestamptz NOT NULL
 );
 
--- Work for one turn. An event has the id of its message, or of its timer.
+-- Work for one turn. An event has the id of its message, or of its timer; one that goes on with a turn has its own.
 CREATE TABLE events (
     conversation_id   text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
     id                text NOT NULL,
@@ -167,6 +167,7 @@ CREATE TABLE events (
     user_message_count            bigint NOT NULL DEFAULT 0,  -- the conversation's at creation
     trigger_type      text,                       -- of a follow-up; unset for a message
     trigger_reason    text,
+    resumes           text,                       -- the message whose turn goes on after a decision about its tool calls
     PRIMARY KEY (conversation_id, id)
 );
 CREATE UNIQUE INDEX events_one_running ON events (conversation_id) WHERE state = 'running';
@@ -176,6 +177,29 @@ CREATE INDEX events_conversation_queue ON events (conversation_id, seq) WHERE st
 CREATE INDEX events_followup_queue ON events (seq) WHERE state = 'queued' AND trigger_type IS NOT NULL;
 CREATE INDEX events_followups ON events (conversation_id, seq) WHERE trigger_type IS NOT NULL AND state <> 'done';
 CREATE INDEX events_by_worker ON events (worker_id) WHERE state = 'running';
+
+-- Calls of tools outside Rapport that may change something there. The row is stored before the call is sent: what has one is
+-- never sent again. `key` is the call's place in its turn, the same after a restart.
+CREATE TABLE tool_calls (
+    conversation_id  text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+    message_id       text NOT NULL,             -- the message whose answer needs it
+    key              text NOT NULL,
+    owner_id         text NOT NULL,
+    tool             text NOT NULL,
+    server           text NOT NULL,
+    arguments        jsonb NOT NULL,
+    state            text NOT NULL CHECK (state IN ('asked', 'allowed', 'denied', 'running', 'done', 'failed', 'unknown')),
+    result           text,
+    approval_id      text UNIQUE,               -- of the question to a person; unset: it needed none
+    asker_id         text,                      -- the author of the message
+    created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at       timestamptz,               -- when the question is too old to be answered
+    decided_at       timestamptz,
+    decided_by       text,
+    ended_at         timestamptz,
+    PRIMARY KEY (conversation_id, message_id, key)
+);
+CREATE INDEX tool_calls_asked ON tool_calls (conversation_id, created_at) WHERE approval_id IS NOT NULL;
 
 CREATE TABLE outbox (
     conversation_id  text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage
 
 from rapport.agents.directory import add_chat_handle
 from rapport.agents.failures import ModelFailed
-from rapport.agents.graph import Answer
+from rapport.agents.graph_run import Answer
 from rapport.context.summary_rules import needs_summary
 from rapport.domain import failpoints
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.draft import Draft
-from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import Plan
 from rapport.memory.memory_store import PreparedMemory
@@ -27,14 +28,16 @@ from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.messages.neighbours import LinkedMessages, load_linked
 from rapport.storage.work.events import Events, Superseded
 from rapport.storage.work.outbox import Outbox
+from rapport.storage.work.tool_calls import ToolCalls
 from rapport.storage.work.turn_input import TurnInput, load_turn_input
-from rapport.turns.ask import ask_model
+from rapport.turns.ask import TurnPrompt, ask_model
 from rapport.turns.check import check_reply
 from rapport.turns.deps import OnToken, TurnDeps
-from rapport.turns.findings import Findings, Lookup, recall_and_retrieve
+from rapport.turns.findings import Lookup, Search
+from rapport.turns.outside_calls import TurnCalls
 from rapport.turns.plan import plan_follow_up
 from rapport.turns.prompt_input import PROMPT_BUILDERS, PromptInput
-from rapport.turns.remember import make_save_check, prepare_memories, store_memories
+from rapport.turns.remember import prepare_memories, store_memories
 from rapport.turns.turn import MAX_ATTEMPTS, PhaseTimer, Turn
 from rapport.turns.usage import attach_usage, find_spent_budget, settle_usage, store_usage
 
@@ -53,7 +56,8 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
     try:
         if draft.is_cancelled:
             await asyncio.sleep(0)  # cancelled while loading: raise the cancellation here and not at the commit
-        reply = await make_reply(turn, draft)
+        calls = TurnCalls(turn, flush=deps.flush_checkpoints)
+        reply = await make_reply(turn, draft, calls=calls)
     except asyncio.CancelledError:
         if not draft.accept_cancellation():
             await asyncio.shield(store_usage(event, deps, settle_usage(event, deps, turn.meter)))
@@ -75,60 +79,79 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
     return replace(finished, needs_summary=_needs_summary(turn, reply, finished), has_plan=plan is not None)
 
 
-async def make_reply(turn: Turn, draft: Draft) -> Reply:
-    """Return the guard reply, the model's reply or the fallback reply, with its receipt."""
+async def make_reply(turn: Turn, draft: Draft, *, calls: TurnCalls | None = None) -> Reply:
+    """Return the guard reply, the model's reply or the fallback reply, with its receipt.
+
+    `calls` records tool calls with effects outside; without it no such tool is offered.
+    """
     if turn.event.attempts > MAX_ATTEMPTS:
         return make_fallback_reply((), "attempts", f"tried {turn.event.attempts - 1} times", model=turn.model_name)
     prompt_input = await PROMPT_BUILDERS[turn.event.kind].build_for_message(turn)
-    is_strict = turn.profile.grounding == "strict"
-    try:
-        findings = await recall_and_retrieve(turn, _choose_lookup(turn, prompt_input), must_retrieve=is_strict)
-    except (Transient, Permanent) as error:  # a retry would only make people wait
-        findings = Findings()
-        reply = make_fallback_reply((), "retrieval", str(error), model=turn.model_name)
-    else:
-        if findings.retrieval is not None:
-            turn.timer.record("retrieval")
-        if is_strict and not findings.passages:
-            reply = make_guard_reply(
-                findings.retrieval.refusal if findings.retrieval else "no_notes", turn.profile.guard_text
-            )
-        elif turn.input.is_breaker_open:
-            detail = "the model failed too often in this conversation and rests for a while"
-            reply = make_fallback_reply(findings.passages, "breaker", detail, problem="resting", model=turn.model_name)
-        elif (spent := await find_spent_budget(turn)) is not None:
-            reply = make_budget_reply(findings.passages, spent, model=turn.model_name)
-        else:
-            reply = await _ask_and_check(turn, prompt_input, findings, draft)
-            turn.timer.record("model")
-    agent = {"id": turn.profile.id, "version": turn.profile.version}
-    metadata = {**reply.metadata, **findings.audit, "context": prompt_input.receipt, "agent": agent}
-    return replace(reply, metadata=metadata)
+    search = Search(turn, _choose_lookup(turn, prompt_input))
+    prompt = TurnPrompt(turn, prompt_input, search, find_refusal=partial(_find_refusal, turn, search))
+    prompt.stream = partial(_stream_to, turn, draft) if draft.listeners else None
+    if calls is not None:
+        calls.search = search
+    reply = await _ask_and_check(prompt, draft, calls)
+    if calls is not None:
+        reply = await calls.add_outcomes(reply)
+    receipt: dict[str, Any] = {
+        **search.findings.audit,
+        "context": prompt_input.receipt,
+        "agent": {"id": turn.profile.id, "version": turn.profile.version},
+    }
+    if tools := [*prompt_input.tools_used, *reply.metadata.get("tools", ())]:
+        receipt["tools"] = tools
+    return replace(reply, metadata={**reply.metadata, **receipt})
 
 
-async def _ask_and_check(turn: Turn, prompt_input: PromptInput, findings: Findings, draft: Draft) -> Reply:
+async def _find_refusal(turn: Turn, search: Search) -> Reply | None:
+    """Return the reply that is made without the model once the notes are searched; None if the model is asked."""
+    findings = await search.run()
+    if search.failure and turn.profile.grounding == "strict":  # a retry would only make people wait
+        return make_fallback_reply((), "retrieval", search.failure, model=turn.model_name)
+    if findings.retrieval is not None:
+        turn.timer.record("retrieval")
+    if turn.profile.grounding == "strict" and not findings.passages:
+        reason = findings.retrieval.refusal if findings.retrieval else "no_notes"
+        return make_guard_reply(reason, turn.profile.guard_text)
+    if turn.input.is_breaker_open:
+        detail = "the model failed too often in this conversation and rests for a while"
+        return make_fallback_reply(findings.passages, "breaker", detail, problem="resting", model=turn.model_name)
+    if (spent := await find_spent_budget(turn)) is not None:
+        return make_budget_reply(findings.passages, spent, model=turn.model_name)
+    return None
+
+
+async def _ask_and_check(prompt: TurnPrompt, draft: Draft, calls: TurnCalls | None) -> Reply:
     """Return the model's reply with checked citations; the fallback reply if it fails; the text so far if cancelled."""
-    on_token = _stream_to(draft, findings) if draft.listeners else None
+    turn, search = prompt.turn, prompt.search
     notice = _describe_replacement(turn)
-    if on_token is not None and notice:
-        draft.add(notice)
     try:
-        answer = await ask_model(turn, prompt_input, findings, on_token=on_token, may_save=make_save_check(turn))
-        reply = check_reply(answer, findings)
+        answer = await ask_model(prompt, outside_calls=calls)
+        if answer is None:
+            assert prompt.refusal is not None
+            return prompt.refusal
+        if answer.undecided and calls is not None:
+            reply = calls.make_request(answer.text, answer.undecided)
+        else:
+            reply = check_reply(answer, search.findings)
         if not reply.content:  # only citations
             raise ModelFailed("empty", "nothing is left of the model's answer")
         if notice:
             reply = replace(reply, content=f"{notice}{reply.content}")
     except ModelFailed as failure:
-        model = turn.model_name
-        reply = make_fallback_reply(findings.passages, failure.kind, str(failure), problem=failure.problem, model=model)
-        return replace(reply, model_failed=True, was_refused=failure.kind in TOO_LONG)
+        passages, model = search.findings.passages, turn.model_name
+        reply = make_fallback_reply(passages, failure.kind, str(failure), problem=failure.problem, model=model)
+        reply = replace(reply, model_failed=True, was_refused=failure.kind in TOO_LONG)
     except asyncio.CancelledError:
         if not draft.accept_cancellation():
             raise
-        reply = check_reply(Answer(AIMessage(draft.text)), findings)
-        return replace(reply, model_failed=None, metadata={"cancelled": True})
-    draft.complete(str(reply.content))
+        reply = check_reply(Answer(AIMessage(draft.text)), search.findings)
+        reply = replace(reply, model_failed=None, metadata={"cancelled": True})
+    else:
+        draft.complete(str(reply.content))
+    turn.timer.record("model")
     return reply
 
 
@@ -191,10 +214,21 @@ def _describe_replacement(turn: Turn) -> str:
     )
 
 
-def _stream_to(draft: Draft, findings: Findings) -> OnToken:
+def _stream_to(turn: Turn, draft: Draft, search: Search) -> OnToken:
     """Return a callback that adds tokens to the draft, without citations of notes that were not retrieved."""
-    citations = CitationFilter({passage.note_id for passage in findings.passages})
-    return lambda token: draft.add(citations.feed(make_storable(token)))
+    citations = CitationFilter({passage.note_id for passage in search.findings.passages})
+    found = len(search.looked_up)
+    if notice := _describe_replacement(turn):
+        draft.add(notice)
+
+    def add(token: str) -> None:
+        nonlocal found
+        if len(search.looked_up) > found:  # the model has found more by a tool
+            found = len(search.looked_up)
+            citations.allow(passage.note_id for passage in search.looked_up)
+        draft.add(citations.feed(make_storable(token)))
+
+    return add
 
 
 async def _commit(
@@ -203,13 +237,14 @@ async def _commit(
     """Store reply, event, follow-up and outbox row, all or nothing. The memories are stored with them, or left out."""
     event, name = turn.event, turn.profile.name
     replaced = turn.profile.replaces is not None and reply.model_failed is False
-    if not memories and not replaced:
+    if not memories and not replaced and not reply.questions:
         async with turn.deps.database.statement() as connection:
             return await Events(connection).finish(event, reply, agent_name=name, push=push, plan=plan)
     async with turn.deps.database.transaction() as connection:
         finished = await Events(connection).finish(event, reply, agent_name=name, push=push, plan=plan)
         if replaced:  # from now on it belongs to the agent that has answered, and that was said
             await Conversations(connection).set_agent(event.owner_id, event.conversation_id, turn.profile.id)
+        await ToolCalls(connection).ask(event, reply.questions, minutes=turn.deps.approval_minutes)
         applied = await store_memories(connection, turn, memories)
     turn.deps.memory_store.announce(event.owner_id, applied.changes)
     return finished

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
 from rapport.agents.failures import ModelFailed
-from rapport.agents.graph import Answer
-from rapport.agents.tools import MaySave
+from rapport.agents.graph_run import Answer, Entry, Keep, Prompt
+from rapport.agents.tools.recorded import Requests
+from rapport.agents.tools.toolbox import OutsideCalls, Toolbox
 from rapport.context.prompt import build_system_prompt
 from rapport.context.situation import Situation
 from rapport.context.source_block import BLENDED, render_sources
 from rapport.domain.agent_profile import ModelChoice
+from rapport.domain.event import Reply
 from rapport.domain.server_note import NO_NOTE, ServerNote
 from rapport.domain.usage import Purpose
 from rapport.memory.recall import render_memories
 from rapport.replies.defusing import defuse_ids
 from rapport.replies.quoting import quote_history, quote_prompt
 from rapport.turns.deps import Agent, OnToken
-from rapport.turns.findings import Findings
+from rapport.turns.findings import Findings, Search
 from rapport.turns.prompt_input import PromptInput
 from rapport.turns.turn import Turn
+from rapport.turns.turn_tools import bind_tools, list_outside_tools
 
 log = structlog.get_logger()
 
@@ -30,55 +34,97 @@ FIRST_MODELS_SHARE = 0.6
 """The share of a turn's deadline that an agent's model has before its fallback model is asked."""
 
 
-async def ask_model(
-    turn: Turn,
-    prompt_input: PromptInput,
-    findings: Findings,
-    *,
-    on_token: OnToken | None = None,
-    instructions: str | None = None,
-    hint: str = "",
-    fresh: bool | None = None,
-    may_save: MaySave | None = None,
-    purpose: Purpose = "answer",
-) -> Answer:
-    """Return the answer of the agent's model, else of its fallback model, unchecked. Raise ModelFailed.
+@dataclass(slots=True)
+class TurnPrompt:
+    """The prompt of one turn: its searches, and what is made of them when they are done."""
 
-    `instructions` replace those of the agent and every fact beside them. `hint` is added to the instructions. `fresh` says
-    that there is no checkpoint of this event: by default, on the first attempt. With `may_save` the model may save memories
-    that this function accepts. The turn's meter counts each call under `purpose`.
-    """
-    event = turn.event
-    citable_ids = {passage.note_id for passage in findings.passages}
-    if prompt_input.lookups is not None:
-        prompt_input.lookups.retrieved = citable_ids
-    is_called = event.trigger_type is None
-    note = NO_NOTE
-    if instructions is None:
-        instructions, note = _instruct(turn, prompt_input, findings, citable_ids)
-    relay = None if on_token is None else _Relay(on_token)
+    turn: Turn
+    prompt_input: PromptInput
+    search: Search
+    instructions: str | None = None
+    """Instructions in place of the agent's and of every fact beside them."""
+    hint: str = ""
+    """A text that is added to the instructions."""
+    find_refusal: Callable[[], Awaitable[Reply | None]] | None = None
+    """Return a reply that is made without the model, after the searches; None: the model is asked."""
+    stream: Callable[[Search], OnToken | None] | None = None
+    """Return the callback for the model's tokens."""
+    refusal: Reply | None = None
+    _relay: _Relay | None = None
 
-    async def run(model: Agent, deadline_share: float) -> Answer:
-        return await model.run(
+    @property
+    def entry(self) -> Entry:
+        return self.search.entry
+
+    async def recall(self) -> Sequence[str]:
+        return await self.search.recall()
+
+    async def retrieve(self) -> Sequence[str]:
+        return await self.search.retrieve()
+
+    async def compose(self) -> Prompt | None:
+        if self.find_refusal is not None and (refusal := await self.find_refusal()) is not None:
+            self.refusal = refusal
+            return None
+        turn, prompt_input, findings = self.turn, self.prompt_input, await self.search.run()
+        citable_ids = {passage.note_id for passage in findings.passages}
+        instructions, note = self.instructions, NO_NOTE
+        if instructions is None:
+            instructions, note = _instruct(turn, prompt_input, findings, citable_ids)
+        if prompt_input.lookups is not None:
+            prompt_input.lookups.retrieved = citable_ids
+        return Prompt(
             quote_prompt(prompt_input.message, citable_ids),
-            thread_id=event.id,
-            system="\n\n".join(part for part in (instructions, hint) if part),
-            history=quote_history(prompt_input.history, citable_ids),
-            # What a failed model has streamed is not continued: the client gets the finished reply.
-            on_token=None if relay is None or relay.has_relayed else relay,
+            "\n\n".join(part for part in (instructions, self.hint) if part),
+            quote_history(prompt_input.history, citable_ids),
+            note,
+            self._choose_client(),
+        )
+
+    def _choose_client(self) -> OnToken | None:
+        """Return the callback for tokens. What a failed model has streamed is not continued: the client gets the finished reply."""
+        if self._relay is not None and self._relay.has_relayed:
+            return None
+        on_token = self.stream(self.search) if self.stream is not None else None
+        self._relay = None if on_token is None else _Relay(on_token)
+        return self._relay
+
+
+async def ask_model(
+    prompt: TurnPrompt,
+    *,
+    fresh: bool | None = None,
+    outside_calls: OutsideCalls | None = None,
+    purpose: Purpose = "answer",
+) -> Answer | None:
+    """Search, then return the answer of the agent's model, else of its fallback model, unchecked; None if `prompt` refused.
+
+    Raise ModelFailed. `fresh` says that there is no checkpoint of this event: by default, on the first attempt. The turn's meter
+    counts each call under `purpose`.
+    """
+    turn = prompt.turn
+    event = turn.event
+    is_fresh = (event.attempts == 1 and not event.resumes) if fresh is None else fresh
+    is_called = event.trigger_type is None
+
+    async def run(model: Agent, deadline_share: float, fresh: bool) -> Answer | None:
+        requests = Requests()
+        bound = bind_tools(turn, prompt.prompt_input, prompt.search, requests) if is_called else ()
+        toolbox = Toolbox(bound, outside_calls=outside_calls)
+        keep: Keep = ("steps" if toolbox.has_outside_effects else "nothing") if is_called else "end"  # ADR 71, 90
+        return await model.run_turn(
+            prompt,
+            thread_id=event.message_id,
+            tools=toolbox,
+            requests=requests,
             on_call=partial(turn.meter.count, purpose),
-            fresh=event.attempts == 1 if fresh is None else fresh,
-            checkpoint=not is_called,  # ADR 71
-            may_save=may_save,
-            may_plan=turn.types_to_plan if is_called else (),
-            lookups=prompt_input.lookups,
-            note=note,
+            fresh=fresh,
+            keep=keep,
             tags={"conversation_id": event.conversation_id, "agent_id": event.agent_id},
-            allowed_tools=turn.profile.tools,
             deadline_share=deadline_share,
         )
 
-    return await _run_or_fall_back(turn, run)
+    return await _run_or_fall_back(turn, run, fresh=is_fresh)
 
 
 class _Relay:
@@ -93,22 +139,28 @@ class _Relay:
         self._on_token(token)
 
 
-async def _run_or_fall_back(turn: Turn, run: Callable[[Agent, float], Awaitable[Answer]]) -> Answer:
-    """Run the agent's model; if it fails, or has just failed, run its fallback model. Raise the first model's ModelFailed."""
+async def _run_or_fall_back(
+    turn: Turn, run: Callable[[Agent, float, bool], Awaitable[Answer | None]], *, fresh: bool
+) -> Answer | None:
+    """Run the agent's model; if it fails, or has just failed, run its fallback model. Raise the first model's ModelFailed.
+
+    The fallback model goes on after the tool calls that the first one has made.
+    """
     if not turn.profile.fallback_model:
-        return await run(turn.require_model(), 1.0)
+        return await run(turn.require_model(), 1.0, fresh)
     failure: ModelFailed
     try:
         model = turn.require_model()
         if model.health.has_just_failed():
             failure = ModelFailed("resting", "the agent's model has just failed")
         else:
-            return await run(model, FIRST_MODELS_SHARE)
+            return await run(model, FIRST_MODELS_SHARE, fresh)
     except ModelFailed as error:
         failure = error
     log.warning("agent.fallback_model", reason=str(failure), model=turn.profile.fallback_model)
     try:
-        return await run(await turn.deps.models.get(ModelChoice(turn.profile.fallback_model)), 1.0 - FIRST_MODELS_SHARE)
+        fallback = await turn.deps.models.get(ModelChoice(turn.profile.fallback_model))
+        return await run(fallback, 1.0 - FIRST_MODELS_SHARE, False)
     except ModelFailed as error:
         raise error if failure.kind == "resting" else failure from error
 
@@ -148,6 +200,7 @@ def _describe_situation(turn: Turn) -> Situation:
         has_notes=bool(turn.input.note_counts.chunks),
         remembers=turn.may_use_memory,
         follows_up=turn.autonomy is not None and not turn.input.is_muted,
+        uses_outside_tools=turn.event.trigger_type is None and bool(list_outside_tools(turn)),
     )
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import structlog
 
-from rapport.agents.graph import Answer
-from rapport.agents.tools import ALL_TOOLS
+from rapport.agents.graph_run import Answer
+from rapport.agents.tools.registry import ALL_TOOLS
 from rapport.domain.event import Reply
 from rapport.domain.memory import MemoryCandidate
 from rapport.followups.leaks import find_leak

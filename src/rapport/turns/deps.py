@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from langchain_core.messages import BaseMessage, HumanMessage
-
 from rapport.agents.call_usage import OnCall
 from rapport.agents.directory import AgentDirectory
 from rapport.agents.failures import ModelFailed
-from rapport.agents.graph import Answer, Form
+from rapport.agents.graph import Form
+from rapport.agents.graph_run import Answer, Keep, PromptSource
 from rapport.agents.health import ModelHealth
 from rapport.agents.model_pool import ModelPool
 from rapport.agents.model_record import ModelRecord
-from rapport.agents.tools import ChatToolbox, MaySave
+from rapport.agents.tools.recorded import Requests
+from rapport.agents.tools.toolbox import Toolbox
 from rapport.context.summary_rules import MAX_CHAT_HISTORY
 from rapport.domain.agent_profile import AgentProfile, ReflectionMode
 from rapport.domain.conversation_kind import ConversationTraits
-from rapport.domain.follow_up import Autonomy, TriggerType
-from rapport.domain.server_note import ServerNote
+from rapport.domain.follow_up import Autonomy
+from rapport.domain.tool import NO_TOOL_SOURCE, ToolSource
 from rapport.memory.memory_store import MemoryStore
 from rapport.memory.recall import Recall
 from rapport.metrics import Metrics
@@ -52,29 +52,27 @@ class Agent(Protocol):
     @property
     def health(self) -> ModelHealth: ...
 
-    async def run(
+    async def run_turn(
         self,
-        message: str | HumanMessage,
+        source: PromptSource,
         *,
         thread_id: str,
-        system: str,
-        history: Sequence[BaseMessage],
-        on_token: OnToken | None,
+        tools: Toolbox,
+        requests: Requests,
         on_call: OnCall,
         fresh: bool,
-        checkpoint: bool,
-        may_save: MaySave | None,
-        may_plan: Sequence[TriggerType],
-        lookups: ChatToolbox | None,
-        note: ServerNote,
+        keep: Keep,
         tags: dict[str, str],
-        allowed_tools: Collection[str] | None,
         deadline_share: float,
-    ) -> Answer: ...
+    ) -> Answer | None: ...
 
     async def ask(self, system: str, text: str, *, on_call: OnCall) -> str: ...
 
     async def decide(self, system: str, text: str, form: type[Form], *, on_call: OnCall) -> Form: ...
+
+
+async def _flush_nothing() -> None:
+    """Do nothing: there are no checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +88,12 @@ class TurnDeps:
     metrics: Metrics
     context_selector: ContextSelector
     budgets: Budgets
+    tool_source: ToolSource = NO_TOOL_SOURCE
+    """The tools outside Rapport."""
+    flush_checkpoints: Callable[[], Awaitable[None]] = _flush_nothing
+    """Make the written checkpoints durable."""
+    approval_minutes: float = 60.0
+    """How long a call with an effect outside waits for a person's decision."""
     autonomy: bool = True
     """False if this server sends no follow-ups at all."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)

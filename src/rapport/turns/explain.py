@@ -46,6 +46,11 @@ class Explanation:
         return self.reply.metadata.get("agent") if self.reply else None
 
     @property
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """Return the tools of other programs that were used for the reply: name, server and state."""
+        return self.reply.metadata.get("tools", ()) if self.reply else ()
+
+    @property
     def usage(self) -> Mapping[str, Any] | None:
         """Return the model calls and tokens of the turn; None if no model was called, or before it was counted."""
         return self.reply.metadata.get("usage") if self.reply else None

@@ -38,10 +38,10 @@ from rapport.memory.query import derive_query
 from rapport.storage.followups.follow_up_turns import FollowUpTurns
 from rapport.storage.work.events import Superseded
 from rapport.storage.work.turn_input import load_turn_input
-from rapport.turns.ask import ask_model
+from rapport.turns.ask import TurnPrompt, ask_model
 from rapport.turns.check import PromptLeaked, check_reply
 from rapport.turns.deps import TurnDeps
-from rapport.turns.findings import Findings, Lookup, recall_and_retrieve
+from rapport.turns.findings import Lookup, Search
 from rapport.turns.plan import plan_follow_up
 from rapport.turns.prompt_input import PROMPT_BUILDERS, PromptInput
 from rapport.turns.speak_first import (
@@ -176,14 +176,14 @@ async def _make_reply(loaded: _LoadedFollowUp) -> _Attempt:
         log.warning("chat.error", errorType=turn.model.kind, message=f"no follow-up: {turn.model}")
         return _Attempt("failed")
     record = turn.model.record
-    findings = await recall_and_retrieve(turn, _choose_lookup(turn, loaded.trigger))
+    search = Search(turn, _choose_lookup(turn, loaded.trigger))
     is_plain = record.needs_plain_trigger
     try:
-        draft = await _write_draft(loaded, findings, is_plain=is_plain)
+        draft = await _write_draft(loaded, search, is_plain=is_plain)
         if not is_plain and loaded.last_message is not None:
             record.count_trigger(was_answered=draft.fault is not None)
         if regenerated := draft.fault is not None:
-            draft = await _write_draft(loaded, findings, is_plain=True, fault=draft.fault)
+            draft = await _write_draft(loaded, search, is_plain=True, fault=draft.fault)
     except ModelFailed as failure:
         log.warning("chat.error", errorType=failure.kind, message=f"no follow-up: {failure}")
         return _Attempt("failed")
@@ -192,7 +192,7 @@ async def _make_reply(loaded: _LoadedFollowUp) -> _Attempt:
     if draft.fault in ("answers_trigger", "copies_example") or not draft.reply.content:
         log.info("autonomy.no_follow_up", reason=draft.fault or "empty")
         return _Attempt("failed", regenerated=regenerated)
-    receipt = {**findings.audit, "context": draft.prompt_input.receipt}
+    receipt = {**search.findings.audit, "context": draft.prompt_input.receipt}
     tags = {
         "autonomous": True,
         "trigger_type": turn.event.trigger_type,
@@ -204,7 +204,7 @@ async def _make_reply(loaded: _LoadedFollowUp) -> _Attempt:
 
 
 async def _write_draft(
-    loaded: _LoadedFollowUp, findings: Findings, *, is_plain: bool, fault: _Fault | None = None
+    loaded: _LoadedFollowUp, search: Search, *, is_plain: bool, fault: _Fault | None = None
 ) -> _Draft:
     """Return the model's text for the trigger, and what is wrong with it. `fault` is what was wrong with the draft before.
 
@@ -222,17 +222,15 @@ async def _write_draft(
             hints.append(_describe_moment(turn, last_message))
     if fault is not None:
         hints.append(AS_YOURSELF if fault == "leaked" else NAME_THE_TOPIC)
+    instructions = plain.instructions if plain is not None else None
     answer = await ask_model(
-        turn,
-        prompt_input,
-        findings,
-        instructions=plain.instructions if plain is not None else None,
-        hint="\n\n".join(hints),
+        TurnPrompt(turn, prompt_input, search, instructions=instructions, hint="\n\n".join(hints)),
         fresh=turn.event.attempts == 1 and fault is None,
         purpose="follow_up" if fault is None else "leak_retry",
     )
+    assert answer is not None  # this prompt refuses nothing
     try:
-        reply = check_reply(answer, findings, hidden_prompts=_list_hidden_prompts(turn.profile, plain))
+        reply = check_reply(answer, search.findings, hidden_prompts=_list_hidden_prompts(turn.profile, plain))
     except PromptLeaked:
         return _Draft(Reply(""), prompt_input, "leaked")
     if last_message is None or not reply.content:

@@ -7,7 +7,7 @@ what differs; the rest of a turn is the same for both kinds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -44,6 +44,8 @@ class PromptInput:
     """A sentence after the message that says what to do with it."""
     lookups: ChatTools | None = None
     """Tools with which the model can read more of a group chat."""
+    tools_used: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    """The tools that have read something for this turn, beside those of the chat: name, server and state."""
 
     @property
     def receipt(self) -> dict[str, Any]:

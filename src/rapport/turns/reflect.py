@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 
 from rapport.agents.failures import ModelFailed
-from rapport.agents.tools import ALL_TOOLS
+from rapport.agents.tools.registry import ALL_TOOLS
 from rapport.context.situation import Situation
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.embedder import Embedder

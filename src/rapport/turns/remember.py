@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import structlog
 
-from rapport.agents.tools import MaySave
+from rapport.agents.tools.recorded import MaySave
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.event import Reply
 from rapport.domain.memory import MemoryCandidate
@@ -47,7 +47,7 @@ async def prepare_memories(turn: Turn, reply: Reply) -> Sequence[PreparedMemory]
         candidates = _extract_by_rules(turn) or candidates
     if not candidates:
         return ()
-    origin = {"conversation_id": turn.event.conversation_id, "message_id": turn.event.id}
+    origin = {"conversation_id": turn.event.conversation_id, "message_id": turn.event.message_id}
     try:
         async with asyncio.timeout(EMBEDDING_TIMEOUT_SECONDS):
             return await turn.deps.memory_store.prepare([replace(candidate, **origin) for candidate in candidates])

@@ -62,8 +62,9 @@ PLAIN_AGENT_FIELDS = frozenset(_PLAIN_AGENT.split())
 """The same, of agents, their versions and their cost, and their parts."""
 
 _PLAIN_OPENAI = """
-    function_call functions messages messages.content messages.name messages.role n response_format stream
-    stream_options stream_options.include_usage tool_choice tools
+    function_call functions messages messages.content messages.name messages.role messages.tool_call_id
+    messages.tool_calls n parallel_tool_calls response_format stream stream_options stream_options.include_usage
+    tool_choice tools
 """
 PLAIN_OPENAI_FIELDS = frozenset(_PLAIN_OPENAI.split())
 """The same, of requests in OpenAI's format."""
@@ -105,6 +106,7 @@ NOTE = {"title": "Trains", "text": "The night train to Lisbon leaves at nine."}
 OWN_AGENT = {"agent_id": "own_agent"}
 POET: dict[str, object] = {"name": "Poet", "persona": "You are a poet.", "handles": []}
 COMPLETION = {"model": "{agent_id}", "messages": [{"role": "user", "content": "How are you?"}]}
+TOOLS = [{"type": "function", "function": {"name": "get_weather"}}]
 
 # Every route of the application. A new route needs an entry here: how to call it, and which of its fields name objects.
 # A new kind of object needs one line in `make_person`.
@@ -200,6 +202,8 @@ WAYS: dict[str, list[Way]] = {
     "GET /v1/models/{model_id}": [Way()],
     "POST /v1/chat/completions": [
         Way(body=COMPLETION),
+        Way(body={**COMPLETION, "tools": TOOLS}),
+        Way(body={**COMPLETION, "tools": TOOLS, "stream": True}),
         Way(body=COMPLETION, headers={"X-Conversation-Id": "{thread_id}"}),
         Way(body={**COMPLETION, "stream": True}, headers={"X-Conversation-Id": "{thread_id}"}),
         Way(body=COMPLETION, headers={"X-Conversation-Id": "{named_thread}"}),

@@ -76,6 +76,7 @@ SEARCHES = [{"q": word} for word in WORDS]
 NOTE = {"title": "Trains", "text": "The night train to Lisbon leaves at nine."}
 TIMER = {"trigger_type": "check_in", "delay_seconds": 3600, "reason": f"because of a {SECRET}"}
 COMPLETION = {"model": "companion", "messages": [{"role": "user", "content": f"And a {SAID} abroad?"}]}
+TOOLS = [{"type": "function", "function": {"name": "get_weather"}}]
 
 # Every route of the application. A new route needs an entry here that says how to call it; then it is checked like the others.
 WAYS: dict[str, list[Way]] = {
@@ -170,6 +171,8 @@ WAYS: dict[str, list[Way]] = {
     "POST /v1/chat/completions": [
         Way(body=COMPLETION),
         Way(body={**COMPLETION, "stream": True, "stream_options": {"include_usage": True}}),
+        Way(body={**COMPLETION, "tools": TOOLS}),
+        Way(body={**COMPLETION, "tools": TOOLS, "stream": True}),
         Way(body={**COMPLETION, "user": "anna"}),
         Way(body={**COMPLETION, "user": "anna", "stream": True}),
         Way(404, body={**COMPLETION, "model": "gpt"}),

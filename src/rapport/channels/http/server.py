@@ -23,6 +23,7 @@ from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.rendering.message_html import Renderer
 from rapport.channels.http.routes.agents import agent_defaults_routes, agent_routes
 from rapport.channels.http.routes.api_reference import reference_routes
+from rapport.channels.http.routes.approvals import approval_routes
 from rapport.channels.http.routes.context import context_routes
 from rapport.channels.http.routes.conversations import conversation_routes, resolve_agent
 from rapport.channels.http.routes.insight import insight_routes
@@ -99,6 +100,7 @@ def make_http_app(
     )
     _add_routes(app, context_routes(core, auth))
     _add_routes(app, timer_routes(core.follow_ups, auth))
+    _add_routes(app, approval_routes(core.approvals, auth))
     _add_routes(app, autonomy_routes(core, auth, metrics=counted))
     _add_routes(app, insight_routes(core, auth, metrics=counted))
     _add_routes(app, usage_routes(core, auth))

@@ -52,8 +52,8 @@ WITH held AS (
     INSERT INTO messages (conversation_id, id, owner_id, role, author_id, author_name, content, blocks, reply_to_id,
                           event_id, sources, metadata, created_at, is_bot, thread_id)
     SELECT %(conversation)s, %(id)s, %(owner)s, 'assistant', %(author_id)s, %(author_name)s, %(text)s, %(blocks)s,
-           line.event_id, line.event_id, %(sources)s, %(metadata)s, line.last_at, true,
-           (SELECT thread_id FROM messages WHERE conversation_id = %(conversation)s AND id = %(event)s)
+           %(answered)s, line.event_id, %(sources)s, %(metadata)s, line.last_at, true,
+           (SELECT thread_id FROM messages WHERE conversation_id = %(conversation)s AND id = %(answered)s)
     FROM line
     RETURNING {COLUMNS}
 ), effect AS (
@@ -82,7 +82,7 @@ _FINISH_AND_PLAN = PreparedStatement(_FINISH.replace("{planned}", PLANNED_WITH_R
 
 _CLAIMED = (
     "e.id, e.conversation_id, e.owner_id, e.fence, e.attempts, c.agent_id, c.kind, c.channel, e.accepted_by,"
-    " e.user_message_count, e.trigger_type, e.trigger_reason, c.handle, e.cancel_requested AS is_cancelled"
+    " e.user_message_count, e.trigger_type, e.trigger_reason, c.handle, e.cancel_requested AS is_cancelled, e.resumes"
 )
 
 _RUN = "state = 'running', worker_id = %(worker)s, fence = e.fence + 1, attempts = e.attempts + 1, error = NULL"
@@ -134,6 +134,7 @@ class Events:
                 **usage_parameters(event, reply.usage),
                 "conversation": event.conversation_id,
                 "event": event.id,
+                "answered": event.message_id,
                 "fence": event.fence,
                 "id": new_id(),
                 "owner": event.owner_id,

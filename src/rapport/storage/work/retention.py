@@ -40,6 +40,12 @@ _DELETE: Mapping[str, str] = {
                     AND m.created_at > outbox.created_at))
             LIMIT %(limit)s))
     """,
+    # A question that waits for a decision stays.
+    "tool_calls": f"""
+        DELETE FROM tool_calls WHERE ctid = ANY(ARRAY(
+            SELECT ctid FROM tool_calls WHERE conversation_id = ANY(%(conversations)s) AND message_id < %(newest)s
+              AND created_at < {_BEFORE} AND (state <> 'asked' OR expires_at < clock_timestamp()) LIMIT %(limit)s))
+    """,
     # The latest delivered follow-ups of a conversation stay: a topic is brought up once (ADR 35).
     "timers": f"""
         DELETE FROM timers WHERE ctid = ANY(ARRAY(

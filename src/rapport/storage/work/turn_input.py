@@ -124,13 +124,13 @@ async def load_turn_input(
             "conversation": event.conversation_id,
             "owner": event.owner_id,
             "agent": event.agent_id,
-            "upto": event.id,
+            "upto": event.message_id,
             "limit": limit,
             "embedder": embedder,
         },
     )
     messages = [to_message(row) for row in rows if row.id is not None]
-    question = question or next((message for message in messages if message.id == event.id), None)
+    question = question or next((message for message in messages if message.id == event.message_id), None)
     if question is None or not rows:
         return None
     earlier = [message for message in messages if message.id != question.id and message.role != "system-summary"]

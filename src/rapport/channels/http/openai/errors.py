@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from rapport.channels.http.problems import SERVER_ERROR, get_status
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.requests.json_bodies import StrictRoute
+from rapport.domain.client_tools import BudgetSpent, RequestRefused, ToolsRefused
 from rapport.domain.errors import Conflict, InvalidInput, NotFound, RapportError, TooLarge, TooMany, Transient
 from rapport.domain.validation_errors import describe_errors, name_field
 
@@ -60,6 +61,16 @@ def mark_as_not_stored(error: RapportError) -> RapportError:
     )
 
 
+def make_tool_error(error: RapportError) -> RapportError:
+    """Return the error of a request with tools with the field and the code that OpenAI's clients know for it."""
+    if isinstance(error, ToolsRefused):
+        return UnsupportedField(str(error), param="tool_choice", code="unsupported_value")
+    if isinstance(error, RequestRefused):
+        code = "context_length_exceeded" if error.is_too_long else None
+        return UnsupportedField(str(error), param="messages", code=code)
+    return error
+
+
 def error_value(error: RapportError) -> dict[str, Any]:
     """Return an error as a JSON value in OpenAI's format."""
     status = openai_status(error)
@@ -68,6 +79,8 @@ def error_value(error: RapportError) -> dict[str, Any]:
         return _value(500, SERVER_ERROR)
     if isinstance(error, UnsupportedField):
         return _value(status, str(error), param=error.param, code=error.code)
+    if isinstance(error, BudgetSpent):
+        return _value(status, str(error), code="insufficient_quota")
     if isinstance(error, NoSuchModel):
         return _value(status, str(error), param="model", code="model_not_found")
     if isinstance(error, Conflict):
@@ -82,6 +95,8 @@ def error_response(error: RapportError, *, headers: Mapping[str, str] | None = N
     response.headers.update(headers or {})
     if isinstance(error, Transient | TooMany):
         response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    if isinstance(error, BudgetSpent):
+        response.headers["X-Should-Retry"] = "false"
     if status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     return response
@@ -91,6 +106,8 @@ def openai_status(error: RapportError) -> int:
     """Return the status of an error. A conflict is a 400 here, because OpenAI's clients retry a 409."""
     if isinstance(error, UnsupportedField) and isinstance(error.__cause__, TooLarge):
         return 413
+    if isinstance(error, BudgetSpent):
+        return 429
     return 400 if isinstance(error, Conflict) else get_status(error)
 
 

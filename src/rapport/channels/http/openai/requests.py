@@ -40,6 +40,8 @@ class CompletionMessage(_Tolerant):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[dict[str, Any]] | None = None
     name: Annotated[str | None, Field(max_length=MAX_NAME)] = None
+    tool_calls: list[Any] | None = None
+    tool_call_id: str | None = None
 
 
 class StreamOptions(_Tolerant):
@@ -59,6 +61,7 @@ class CompletionBody(_Tolerant):
     response_format: dict[str, Any] | None = None
     tools: list[Any] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     functions: list[Any] | None = None
     function_call: str | dict[str, Any] | None = None
 
@@ -91,19 +94,14 @@ def refuse_unsupported(body: CompletionBody) -> None:
     """Raise UnsupportedField for a request that needs a feature that is missing here."""
     if body.n not in (None, 1):
         raise UnsupportedField("A request gets one reply: `n` must be 1.", param="n", code="unsupported_value")
-    for param in ("tools", "functions"):
-        if getattr(body, param):
-            raise UnsupportedField(
-                f"`{param}` are not supported: agents have their own tools.",
-                param=param,
-                code="unsupported_parameter",
-            )
-    for param in ("tool_choice", "function_call"):
+    if body.functions:
+        raise UnsupportedField(
+            "`functions` are not supported: send `tools`.", param="functions", code="unsupported_parameter"
+        )
+    for param in () if body.tools else ("tool_choice", "function_call"):
         if getattr(body, param) not in (None, "none", "auto"):
             raise UnsupportedField(
-                f"`{param}` is not supported: there are no tools to choose from.",
-                param=param,
-                code="unsupported_parameter",
+                f"`{param}` needs tools to choose from: send `tools`.", param=param, code="unsupported_parameter"
             )
     if body.response_format is not None and body.response_format.get("type") != "text":
         raise UnsupportedField(
@@ -122,9 +120,9 @@ def parse_last_message(body: CompletionBody, *, max_characters: int) -> ParsedMe
             "The last message must have the role `user`: it is the one that gets a reply.",
             param=f"messages.{last}.role",
         )
-    with _name_field(f"messages.{last}"):
+    with name_field(f"messages.{last}"):
         return ParsedMessage(
-            "user", check_content(_content(message.content or ""), limit=max_characters), _author(message.name)
+            "user", check_content(read_content(message.content or ""), limit=max_characters), _author(message.name)
         )
 
 
@@ -139,8 +137,8 @@ def parse_earlier_messages(body: CompletionBody, *, max_characters: int) -> list
         is_setting = message.role in ("system", "developer")
         if not is_setting and len(messages) == MAX_CHAT_HISTORY:
             continue
-        with _name_field(f"messages.{number}"):
-            content = _content(message.content or "")
+        with name_field(f"messages.{number}"):
+            content = read_content(message.content or "")
             if isinstance(content, str) and not has_visible_text(content):
                 continue  # such as a reply that only called tools
             content = check_content(content, limit=max_characters)
@@ -184,7 +182,7 @@ def _author(name: str | None) -> Author | None:
 Part: TypeAlias = Mapping[str, Any]
 
 
-def _content(content: str | Sequence[Part]) -> Content:
+def read_content(content: str | Sequence[Part]) -> Content:
     """Translate OpenAI's parts into content blocks; text alone becomes a string."""
     if isinstance(content, str):
         return content
@@ -218,9 +216,11 @@ def _image(value: object) -> Part:
 
 
 @contextmanager
-def _name_field(param: str) -> Generator[None]:
+def name_field(param: str) -> Generator[None]:
     """Turn an InvalidInput of the block into an error about the field `param`."""
     try:
         yield
+    except UnsupportedField:
+        raise
     except InvalidInput as error:
         raise UnsupportedField(str(error), param=param) from error

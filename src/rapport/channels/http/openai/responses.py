@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -29,7 +30,7 @@ class ModelsView(BaseModel):
 
 
 class UsageView(BaseModel):
-    """Estimated numbers of tokens, not those of the model."""
+    """Numbers of tokens: of a request with tools those of the model, of others estimates."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -37,27 +38,43 @@ class UsageView(BaseModel):
 
 
 class RapportView(BaseModel):
-    """Fields that OpenAI does not have. `conversation_id` is null for a conversation that is not stored."""
+    """Fields that OpenAI does not have. `conversation_id` is null for a conversation that is not stored.
+
+    `message_id` is null, and there is `tools_refused`, in the answer to a request with tools.
+    """
 
     conversation_id: str | None
-    message_id: str
+    message_id: str | None
     sources: list[dict[str, str]]
     guard_used: bool
     fallback_used: bool
     cancelled: bool
+    tools_refused: bool | None = None
+
+
+class FunctionView(BaseModel):
+    name: str
+    arguments: str
+
+
+class CallView(BaseModel):
+    id: str
+    type: Literal["function"]
+    function: FunctionView
 
 
 class AnswerView(BaseModel):
     role: Literal["assistant"]
-    content: str
+    content: str | None
     refusal: None
+    tool_calls: list[CallView] | None = None
 
 
 class ChoiceView(BaseModel):
     index: int
     message: AnswerView
     logprobs: None
-    finish_reason: Literal["stop"]
+    finish_reason: Literal["stop", "tool_calls"]
 
 
 class CompletionView(BaseModel):
@@ -74,6 +91,39 @@ def model_view(agent: AgentProfile) -> dict[str, Any]:
     return {"id": agent.id, "object": "model", "created": _MADE, "owned_by": "rapport"}
 
 
+def make_usage(prompt_tokens: int, reply_tokens: int) -> dict[str, int]:
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": reply_tokens,
+        "total_tokens": prompt_tokens + reply_tokens,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The beginning of every answer and chunk."""
+
+    id: str
+    created_at: datetime
+    model: str
+
+    def fields(self, kind: str) -> dict[str, Any]:
+        return {
+            "id": f"chatcmpl-{self.id}",
+            "object": kind,
+            "created": int(self.created_at.timestamp()),
+            "model": self.model,
+        }
+
+    def chunk(self, delta: dict[str, Any], *, finish_reason: str | None = None, **extra: Any) -> dict[str, Any]:
+        """Return one chunk of a streamed reply."""
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return {**self.fields("chat.completion.chunk"), "choices": [choice], **extra}
+
+    def usage_chunk(self, usage: dict[str, int]) -> dict[str, Any]:
+        return {**self.fields("chat.completion.chunk"), "choices": [], "usage": usage}
+
+
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """The fields that all parts of one reply share. They are known before the reply is."""
@@ -83,32 +133,24 @@ class Envelope:
     kept: bool
     """True where the conversation stays after the reply."""
 
+    @property
+    def frame(self) -> Frame:
+        # The id of the answered message: the reply has none while it is being written.
+        return Frame(self.accepted.message_id, self.accepted.created_at, self.accepted.agent_id)
+
     def completion(self, reply: Message) -> dict[str, Any]:
         """Return the whole reply."""
         message = {"role": "assistant", "content": reply.text, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
         return {
-            **self._frame("chat.completion"),
+            **self.frame.fields("chat.completion"),
             "choices": [choice],
             "usage": self.usage(reply),
             "rapport": self.rapport(reply),
         }
 
-    def chunk(self, delta: dict[str, Any], *, finish_reason: str | None = None, **extra: Any) -> dict[str, Any]:
-        """Return one chunk of a streamed reply."""
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return {**self._frame("chat.completion.chunk"), "choices": [choice], **extra}
-
-    def usage_chunk(self, reply: Message) -> dict[str, Any]:
-        return {**self._frame("chat.completion.chunk"), "choices": [], "usage": self.usage(reply)}
-
     def usage(self, reply: Message) -> dict[str, int]:
-        reply_tokens = estimate_tokens(reply.text)
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": reply_tokens,
-            "total_tokens": self.prompt_tokens + reply_tokens,
-        }
+        return make_usage(self.prompt_tokens, estimate_tokens(reply.text))
 
     def rapport(self, reply: Message) -> dict[str, Any]:
         return {
@@ -118,13 +160,4 @@ class Envelope:
             "guard_used": reply.metadata.get("guard_used") is True,
             "fallback_used": reply.metadata.get("fallback_used") is True,
             "cancelled": reply.metadata.get("cancelled") is True,
-        }
-
-    def _frame(self, kind: str) -> dict[str, Any]:
-        # The id of the answered message: the reply has none while it is being written.
-        return {
-            "id": f"chatcmpl-{self.accepted.message_id}",
-            "object": kind,
-            "created": int(self.accepted.created_at.timestamp()),
-            "model": self.accepted.agent_id,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -15,6 +16,7 @@ from rapport.channels.http.openai.errors import (
     OpenAIRoute,
     UnsupportedField,
     error_response,
+    make_tool_error,
     mark_as_not_stored,
 )
 from rapport.channels.http.openai.requests import (
@@ -26,8 +28,10 @@ from rapport.channels.http.openai.requests import (
     refuse_unsupported,
     require_model,
 )
-from rapport.channels.http.openai.responses import CompletionView, Envelope, ModelsView, ModelView, model_view
+from rapport.channels.http.openai.responses import CompletionView, Envelope, Frame, ModelsView, ModelView, model_view
 from rapport.channels.http.openai.stream import CompletionStream
+from rapport.channels.http.openai.tool_completions import ToolCompletionStream, ToolEnvelope
+from rapport.channels.http.openai.tool_requests import parse_tool_request
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.core.core import Core
 from rapport.domain.agent_profile import AgentProfile
@@ -39,6 +43,10 @@ from rapport.domain.text_checks import check_text
 if TYPE_CHECKING:
     from rapport.channels.http.auth.rate_limits import Limiter
 
+_TOOLS_ARE_STATELESS = (
+    "`tools` work only in stateless requests: leave out `user` and `X-Conversation-Id`, and send the earlier messages"
+    " with the request."
+)
 _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -64,12 +72,17 @@ def openai_routes(core: Core, auth: Authenticator, *, max_characters: int, limit
         response_model=CompletionView,
         summary="Reply to the last message (`stream: true` streams the reply)",
         description="With the header `X-Conversation-Id`, or with `user`, the last message is added to a stored"
-        " conversation. Otherwise the messages are an ephemeral conversation, which is erased after the reply.",
+        " conversation. Otherwise the messages are an ephemeral conversation, which is erased after the reply."
+        " With `tools` nothing is stored at all, and the answer may be calls of them.",
     )
     async def complete(request: Request, body: CompletionBody, owner: str = owner_id) -> Response:
         refuse_unsupported(body)
         agent = await require_model(directory, owner, body.model)
         name = _header(request, "X-Conversation-Id")
+        if body.tools:
+            if name is not None or body.user:
+                raise UnsupportedField(_TOOLS_ARE_STATELESS, param="tools", code="unsupported_parameter")
+            return await completions.answer_with_tools(request, body, owner, agent)
         if name is None and not body.user:
             return await completions.answer_ephemerally(request, body, owner, agent)
         return await completions.answer_in_conversation(request, body, owner, agent, conversation_id=name)
@@ -145,6 +158,22 @@ class _Completions:
             except Transient as error:
                 raise mark_as_not_stored(error) from error
             return json_response(envelope.completion(reply))
+
+    async def answer_with_tools(
+        self, request: Request, body: CompletionBody, owner: str, agent: AgentProfile
+    ) -> Response:
+        """Answer the messages with text, or with calls of the client's tools. Nothing but the usage is stored."""
+        parsed = parse_tool_request(body, owner, max_characters=self.max_characters)
+        if self.limiter is not None:
+            await self.limiter.admit(request, owner, new_ephemeral_id())
+        ticket = self.core.runner.begin_client_tools(parsed, agent, listen=body.stream is True)
+        envelope = ToolEnvelope(Frame(ticket.id, datetime.now(UTC), agent.id), count_sent_tokens(body))
+        if body.stream:
+            return ToolCompletionStream(ticket, envelope, counts_tokens=body.counts_tokens)
+        try:
+            return json_response(envelope.completion(await ticket.reply()))
+        except RapportError as error:
+            return error_response(make_tool_error(mark_as_not_stored(error)))
 
     async def _refuse_other_agent(self, owner: str, conversation_id: str, agent: AgentProfile) -> None:
         conversation = await self.core.conversations.get(owner, conversation_id)

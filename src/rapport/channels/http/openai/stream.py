@@ -15,8 +15,10 @@ from rapport.core.turn_runner import Ticket
 from rapport.domain.conversation import Message
 from rapport.domain.errors import RapportError, Transient
 
+STREAM_HEADERS: Mapping[str, str] = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
-class _Replaced(Transient):
+
+class Replaced(Transient):
     """The stored reply differs from the streamed beginning."""
 
 
@@ -35,7 +37,7 @@ class CompletionStream(StreamingResponse):
         super().__init__(
             _frames(ticket, envelope, counts_tokens=counts_tokens),
             media_type="text/event-stream",
-            headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})},
+            headers={**STREAM_HEADERS, **(headers or {})},
         )
         self._ticket = ticket
         self._afterwards = afterwards
@@ -53,27 +55,28 @@ class CompletionStream(StreamingResponse):
 async def _frames(ticket: Ticket, envelope: Envelope, *, counts_tokens: bool) -> AsyncIterator[bytes]:
     # With usage requested, OpenAI sends the field in every chunk.
     extra: dict[str, Any] = {"usage": None} if counts_tokens else {}
-    yield _data(envelope.chunk({"role": "assistant", "content": "", "refusal": None}, **extra))
+    frame = envelope.frame
+    yield encode_frame(frame.chunk({"role": "assistant", "content": "", "refusal": None}, **extra))
     streamed: list[str] = []
     try:
         async for token in ticket.tokens():
             if token:
                 streamed.append(token)
-                yield _data(envelope.chunk({"content": token}, **extra))
+                yield encode_frame(frame.chunk({"content": token}, **extra))
             else:
                 yield b": still here\n\n"  # keeps proxies from closing a silent connection
         reply = await ticket.reply()
         if rest := _rest(reply, "".join(streamed)):
-            yield _data(envelope.chunk({"content": rest}, **extra))
+            yield encode_frame(frame.chunk({"content": rest}, **extra))
     except RapportError as error:
-        is_true = envelope.kept or isinstance(error, _Replaced)
-        yield _data(error_value(error if is_true else mark_as_not_stored(error)))
+        is_true = envelope.kept or isinstance(error, Replaced)
+        yield encode_frame(error_value(error if is_true else mark_as_not_stored(error)))
         return
     finally:
         ticket.close()
-    yield _data(envelope.chunk({}, finish_reason="stop", rapport=envelope.rapport(reply), **extra))
+    yield encode_frame(frame.chunk({}, finish_reason="stop", rapport=envelope.rapport(reply), **extra))
     if counts_tokens:
-        yield _data(envelope.usage_chunk(reply))
+        yield encode_frame(frame.usage_chunk(envelope.usage(reply)))
     yield b"data: [DONE]\n\n"
 
 
@@ -81,9 +84,10 @@ def _rest(reply: Message, streamed: str) -> str:
     """Return the text still to be streamed: the whole text if another process made the reply."""
     if not reply.text.startswith(streamed):
         # The model failed midway, or another process started again: the streamed text can't be withdrawn.
-        raise _Replaced(f"The text streamed so far is not the reply. The reply is: {reply.text}")
+        raise Replaced(f"The text streamed so far is not the reply. The reply is: {reply.text}")
     return reply.text[len(streamed) :]
 
 
-def _data(value: object) -> bytes:
+def encode_frame(value: object) -> bytes:
+    """Return a value as one server-sent event."""
     return b"data: " + as_json(value) + b"\n\n"

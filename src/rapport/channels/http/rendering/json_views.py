@@ -54,6 +54,7 @@ class MessageView(BaseModel):
     `thread_id` is the forum topic. `context_snapshot` is the message it replies to, if that is older than the agent.
     `problem` says what is wrong with the model where `fallbackUsed` is true; only operators get it.
     `html` is set with `render=html`: the content as HTML that is safe to put into a page.
+    `approvals` are the ids of the questions about tool calls that the message asks (`GET …/approvals`).
     """
 
     id: str
@@ -73,6 +74,7 @@ class MessageView(BaseModel):
     source_ids: list[str]
     thread_id: str | None
     is_bot: bool
+    approvals: list[str]
     context_snapshot: dict[str, Any] | None
     html: str | None = None
 
@@ -299,6 +301,7 @@ def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:
         "source_ids": message.metadata.get("source_ids", []),
         "thread_id": message.thread_id,
         "is_bot": message.is_bot,
+        "approvals": message.metadata.get("approvals", []),
         "context_snapshot": message.context_snapshot,
     }
 

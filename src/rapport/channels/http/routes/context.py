@@ -74,6 +74,14 @@ class ReplyUsageView(BaseModel):
     model: str
 
 
+class ToolUsedView(BaseModel):
+    """A tool of another program. `state` is `read`, or that of a call that changes something (`GET …/approvals`)."""
+
+    name: str
+    server: str
+    state: str
+
+
 class ContextView(BaseModel):
     """The messages, memories and notes that the model was given for a reply.
 
@@ -94,6 +102,7 @@ class ContextView(BaseModel):
     notes: list[NoteUsedView]
     summary_id: str | None
     looked_up: list[str]
+    tools: list[ToolUsedView]
     problem: ProblemView | None
     usage: ReplyUsageView | None
     timeline: list[MomentView] | None = None
@@ -183,6 +192,7 @@ def context_view(explanation: Explanation, *, operator: bool) -> dict[str, Any]:
         "notes": explanation.notes,
         "summary_id": receipt.get("summary_id"),
         "looked_up": receipt.get("looked_up", []),
+        "tools": explanation.tools,
         "agent": explanation.agent_version,
         "problem": problem_view(explanation.reply, operator=operator),
         "usage": explanation.usage,

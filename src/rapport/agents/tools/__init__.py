@@ -1,0 +1,1 @@
+"""Tools: the registry of the built-in ones, and the toolbox that runs a turn's calls."""

@@ -1,0 +1,208 @@
+"""Run calls with effects outside at most once: store the intent before a call, its result after it, and ask a person first.
+
+A call is identified by its place in its turn. A turn with such tools keeps a checkpoint after each step, so that after a crash it
+goes on with the same calls (ADR 90).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import structlog
+
+from rapport.agents.tools.toolbox import OutsideCall
+from rapport.domain import failpoints
+from rapport.domain.errors import Permanent, Transient
+from rapport.domain.event import Reply
+from rapport.domain.ids import new_id
+from rapport.domain.tool import ToolOutcomeUnknown
+from rapport.domain.tool_call import CallState, ToolCall
+from rapport.domain.tool_names import is_named
+from rapport.storage.work.events import Superseded
+from rapport.storage.work.tool_calls import ToolCalls
+from rapport.turns.findings import Search
+from rapport.turns.outside_tools import find_refusal, quote_result, send_call
+from rapport.turns.turn import Turn
+
+log = structlog.get_logger()
+
+UNKNOWN = (
+    "The outcome of this call is not known: it was started, and gave no answer. It is not repeated. Tell the person so, and that"
+    " they should check before they ask for it again."
+)
+_DENIED = "Not done: the person did not allow it. Don't ask for it again unless they bring it up."
+_EXPIRED = "Not done: nobody allowed it in time."
+
+Flush: TypeAlias = Callable[[], Awaitable[None]]
+
+MAX_SHOWN_ARGUMENT_CHARACTERS = 300
+"""The number of characters that the question shows of each argument; the channels show all of it."""
+
+
+class TurnCalls:
+    """The calls of one turn with effects outside."""
+
+    def __init__(self, turn: Turn, *, flush: Flush) -> None:
+        """`flush` makes the turn's checkpoints durable."""
+        self.search: Search | None = None
+        """The turn's searches, once there are some: results must not cite the notes that they have found."""
+        self._turn = turn
+        self._flush = flush
+        self._is_used = turn.event.resumes is not None or turn.event.attempts > 1
+
+    async def find_undecided(self, calls: Sequence[OutsideCall]) -> Sequence[OutsideCall]:
+        """Return the calls that need a person's decision and have none."""
+        self._is_used = True
+        await self._flush()  # from here on a repeated step makes the same calls
+        free = self._turn.profile.tools_without_approval
+        decided = {call.key for call in await self.list_stored() if not call.is_undecided}
+        return [
+            call
+            for call in calls
+            if call.key not in decided
+            and not is_named(call.spec.name, free)
+            and find_refusal(self._turn, call.arguments) is None  # it is not sent anyway
+        ]
+
+    async def run(self, call: OutsideCall) -> str:
+        """Run a call that is allowed and was never run; otherwise return what is known of it."""
+        turn, event, spec = self._turn, self._turn.event, call.spec
+        self._is_used = True
+        if (refusal := find_refusal(turn, call.arguments)) is not None:
+            return refusal
+        stored = next((each for each in await self.list_stored() if each.key == call.key), None)
+        if stored is not None and (known := await self._tell_known(stored, call)) is not None:
+            return known
+        if stored is None and not is_named(spec.name, turn.profile.tools_without_approval):
+            return _EXPIRED
+        failpoints.reach("tool.before_intent")
+        async with turn.deps.database.statement() as connection:
+            may_run = await ToolCalls(connection).begin(
+                event, call.key, tool=spec.name, server=spec.server, arguments=call.arguments
+            )
+        if not may_run:
+            raise Superseded("Another worker has taken over this turn.")
+        failpoints.reach("tool.after_intent")
+        return await self._send(call, was_allowed=stored is not None)
+
+    async def list_stored(self) -> list[ToolCall]:
+        """Return the calls of this turn that were asked for, decided or begun."""
+        async with self._turn.deps.database.statement() as connection:
+            return await ToolCalls(connection).list_of_turn(self._turn.event)
+
+    def make_request(self, text: str, undecided: Sequence[OutsideCall]) -> Reply:
+        """Return the reply that asks a person about these calls, after the model's own text."""
+        questions = self._make_questions(undecided)
+        lines = [text.strip(), *(describe_question(call) for call in questions)]
+        metadata = {"approvals": [call.approval_id for call in questions]}
+        return Reply(
+            "\n\n".join(line for line in lines if line), metadata=metadata, model_failed=False, questions=questions
+        )
+
+    async def add_outcomes(self, reply: Reply) -> Reply:
+        """Return the reply with the turn's calls in its receipt, and what the person must know of them in its text."""
+        if not self._is_used:
+            return reply
+        stored = await self.list_stored()
+        for call in stored:
+            if call.state == "running":  # stopped, for instance by its person, while it ran
+                async with self._turn.deps.database.statement() as connection:
+                    await ToolCalls(connection).end(self._turn.event, call.key, "unknown")
+        ended = [replace(call, state="unknown") if call.state == "running" else call for call in stored]
+        if not ended:
+            return reply
+        receipt = [{"name": call.tool, "server": call.server, "state": call.state} for call in ended]
+        notes = [
+            f"(It is not known whether `{call.tool}` was done. It is not repeated.)"
+            for call in ended
+            if call.state == "unknown"
+        ]
+        if reply.model_failed is not False:  # the reply does not tell it
+            notes += [f"(Done before: `{call.tool}`.)" for call in ended if call.state == "done"]
+        content = reply.content
+        if notes and isinstance(content, str):
+            content = "\n\n".join(part for part in (content, *notes) if part)
+        return replace(reply, content=content, metadata={**reply.metadata, "tools": receipt})
+
+    def _make_questions(self, undecided: Sequence[OutsideCall]) -> list[ToolCall]:
+        event, author = self._turn.event, self._turn.input.message.author
+        return [
+            ToolCall(
+                event.conversation_id,
+                event.message_id,
+                call.key,
+                event.owner_id,
+                call.spec.name,
+                call.spec.server,
+                call.arguments,
+                "asked",
+                approval_id=new_id(),
+                asker_id=author.id if author else None,
+            )
+            for call in undecided
+        ]
+
+    async def _send(self, call: OutsideCall, *, was_allowed: bool) -> str:
+        """Send a call whose intent is stored, and store its result."""
+        spec = call.spec
+        try:
+            result = await send_call(self._turn, spec, call.arguments)
+        except ToolOutcomeUnknown as error:
+            log.warning("agent.tool_outcome_unknown", tool=spec.name, reason=str(error))
+            await self._end(call, "unknown")
+            return UNKNOWN
+        except (Transient, Permanent) as error:  # it was not sent
+            log.warning("agent.tool_failed", tool=spec.name, reason=str(error))
+            await self._end(call, "failed", "It was not sent: the server could not be reached.")
+            return "Not done: its server can't be reached right now."
+        failpoints.reach("tool.after_call")
+        await self._end(call, "failed" if result.is_error else "done", result.text)
+        failpoints.reach("tool.after_result")
+        return self._quote(call, result.text, is_error=result.is_error)
+
+    async def _end(self, call: OutsideCall, state: CallState, result: str | None = None) -> None:
+        async with self._turn.deps.database.statement() as connection:
+            await ToolCalls(connection).end(self._turn.event, call.key, state, result)
+
+    async def _tell_known(self, stored: ToolCall, call: OutsideCall) -> str | None:
+        """Return what the model reads of a call that must not run now; None if it may run."""
+        if not stored.is_same(call.spec.name, call.arguments):
+            return f"Not done: before a restart, {stored.tool} was called here instead. {self._describe(stored)}"
+        if stored.state == "allowed":
+            return None
+        if stored.state == "running":  # begun before a crash
+            log.warning("agent.tool_outcome_unknown", tool=stored.tool, reason="interrupted")
+            await self._end(call, "unknown")
+            return UNKNOWN
+        return (
+            self._quote(call, stored.result or "", is_error=stored.state == "failed")
+            if stored.result
+            else (self._describe(stored))
+        )
+
+    def _describe(self, stored: ToolCall) -> str:
+        if stored.state == "denied":
+            return _DENIED
+        if stored.state == "asked":
+            return _EXPIRED
+        return "It was done." if stored.state == "done" else UNKNOWN
+
+    def _quote(self, call: OutsideCall, text: str, *, is_error: bool) -> str:
+        passages = self.search.findings.passages if self.search is not None else ()
+        citable_ids = {passage.note_id for passage in passages}
+        return quote_result(call.spec, text, is_error=is_error, citable_ids=citable_ids)
+
+
+def describe_question(call: ToolCall) -> str:
+    """Return the question to a person, as every channel shows it."""
+    arguments = ", ".join(f"{name} = {_shorten(value)}" for name, value in call.arguments.items())
+    return f"May I use `{call.tool}`{f' with {arguments}' if arguments else ''}? I do it only if you allow it."
+
+
+def _shorten(value: object) -> str:
+    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    flat = " ".join(written.replace("`", "'").split())
+    return f"`{flat if len(flat) <= MAX_SHOWN_ARGUMENT_CHARACTERS else f'{flat[:MAX_SHOWN_ARGUMENT_CHARACTERS]}…'}`"

@@ -1,0 +1,129 @@
+"""Bind the tools of one turn: those that its agent names, as far as the conversation's kind allows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import structlog
+
+from rapport.agents.tools.recorded import Requests, bind_follow_up, bind_upsert_memory
+from rapport.agents.tools.registry import (
+    CHAT_TOOLS,
+    CURRENT_TIME,
+    SEARCH_MEMORIES,
+    SEARCH_NOTES,
+    is_chosen,
+)
+from rapport.agents.tools.toolbox import BoundTool
+from rapport.context.situation import Situation
+from rapport.context.source_block import render_sources
+from rapport.domain.errors import InvalidInput, Permanent, Transient
+from rapport.domain.token_estimate import estimate_tokens
+from rapport.domain.tool import ToolSpec
+from rapport.memory.query import Query
+from rapport.memory.recall import render_memories
+from rapport.replies.defusing import defuse_ids
+from rapport.replies.quoting import quote_passages
+from rapport.turns.findings import Search, search_notes
+from rapport.turns.outside_tools import run_outside_tool
+from rapport.turns.prompt_input import PromptInput
+from rapport.turns.remember import make_save_check
+from rapport.turns.turn import Turn
+
+log = structlog.get_logger()
+
+MAX_QUERY_CHARACTERS = 1_000
+MAX_FOUND_PASSAGES = 20
+"""The number of passages that all searches of a turn may add to its sources."""
+_NOT_NOW = "That can't be looked up right now. Answer with what there is."
+
+
+def bind_tools(turn: Turn, prompt_input: PromptInput, search: Search, requests: Requests) -> list[BoundTool]:
+    """Return the tools that the model may use in this turn; facts and plan that it asks for are added to `requests`."""
+    if not turn.calls_tools:
+        return []
+    chosen = turn.profile.tools
+    tools = [
+        tool for tool in _bind_available(turn, prompt_input, search, requests) if is_chosen(tool.spec.name, chosen)
+    ]
+    outside = [
+        BoundTool(spec, partial(_call_outside, turn, prompt_input, search, spec)) for spec in list_outside_tools(turn)
+    ]
+    return [*tools, *outside]
+
+
+def list_outside_tools(turn: Turn) -> list[ToolSpec]:
+    """Return the tools outside Rapport that the agent may use; none for an agent that names none."""
+    chosen = turn.profile.tools
+    if chosen is None or not turn.calls_tools:
+        return []
+    return [spec for spec in turn.deps.tool_source.list_tools() if is_chosen(spec.name, chosen)]
+
+
+def _bind_available(turn: Turn, prompt_input: PromptInput, search: Search, requests: Requests) -> Iterator[BoundTool]:
+    """Yield the built-in tools that this conversation allows, the default ones first. Nothing personal in a group."""
+    if (may_save := make_save_check(turn)) is not None:
+        yield bind_upsert_memory(may_save, requests)
+    if turn.types_to_plan:
+        yield bind_follow_up(turn.types_to_plan, requests)
+    if (lookups := prompt_input.lookups) is not None:
+        for spec in CHAT_TOOLS:
+            yield BoundTool(spec, partial(lookups.use, spec.name))
+    if turn.profile.tools is None:  # the others are never default tools
+        return
+    if turn.profile.grounding != "none":
+        yield BoundTool(SEARCH_NOTES, partial(_search_notes, turn, search))
+    if turn.may_use_memory:
+        yield BoundTool(SEARCH_MEMORIES, partial(_search_memories, turn, search))
+    yield BoundTool(CURRENT_TIME, partial(_tell_time, turn))
+
+
+async def _search_notes(turn: Turn, search: Search, arguments: Mapping[str, Any]) -> str:
+    if (query := _read_query(arguments)) is None:
+        return "`query` must be a short, plain text."
+    try:
+        retrieval = await search_notes(turn, query)
+    except (Transient, Permanent, InvalidInput) as error:
+        log.warning("chat.error", errorType="lookup", message=f"search_notes: {error}")
+        return _NOT_NOW
+    found = quote_passages(retrieval.passages) if retrieval is not None and retrieval.is_relevant else []
+    known = {(passage.note_id, passage.text) for passage in search.findings.passages}
+    new = [passage for passage in found if (passage.note_id, passage.text) not in known]
+    if not found:
+        return "The notes have nothing relevant about that."
+    search.looked_up += new[: max(0, MAX_FOUND_PASSAGES - len(search.looked_up))]
+    return render_sources(found, "")
+
+
+async def _search_memories(turn: Turn, search: Search, arguments: Mapping[str, Any]) -> str:
+    if (query := _read_query(arguments)) is None:
+        return "`query` must be a short, plain text."
+    event = turn.event
+    asked = Query(query, "last_user_message")
+    memories = await turn.deps.recall.recall(event.owner_id, event.agent_id, asked, tokens=estimate_tokens)
+    if not memories:
+        return "Nothing about that is remembered."
+    citable_ids = {passage.note_id for passage in search.findings.passages}
+    return defuse_ids(render_memories(memories), citable_ids)
+
+
+async def _tell_time(turn: Turn, _arguments: Mapping[str, Any]) -> str:
+    return Situation(turn.deps.now(), turn.input.time_zone).time_sentence
+
+
+async def _call_outside(
+    turn: Turn, prompt_input: PromptInput, search: Search, spec: ToolSpec, arguments: Mapping[str, Any]
+) -> str:
+    prompt_input.tools_used.append({"name": spec.name, "server": spec.server, "state": "read"})
+    citable_ids = {passage.note_id for passage in search.findings.passages}
+    return await run_outside_tool(turn, spec, arguments, citable_ids=citable_ids)
+
+
+def _read_query(arguments: Mapping[str, Any]) -> str | None:
+    query = arguments.get("query")
+    if not isinstance(query, str) or not query.strip() or len(query) > MAX_QUERY_CHARACTERS:
+        return None
+    is_storable = "\x00" not in query and not any("\ud800" <= character <= "\udfff" for character in query)
+    return query.strip() if is_storable else None
