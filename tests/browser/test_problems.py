@@ -85,3 +85,16 @@ async def test_the_page_tells_the_agent_the_time_zone_once(visitor: Visitor, wor
     await visitor.say("And now?")
     await expect(visitor.replies).to_have_count(2)
     assert await zone() == "Asia/Kathmandu"
+
+
+async def test_the_operator_is_told_of_a_budget_that_is_nearly_used_up(visitor: Visitor, world: World) -> None:
+    await world.sql(
+        "INSERT INTO model_usage (owner_id, day, agent_id, conversation_id, slot, purpose, model, calls, tokens_in,"
+        " tokens_out, estimated_calls) VALUES ('local', (now() AT TIME ZONE 'UTC')::date, 'companion', '', 0, 'answer', 'm', 1,"
+        " 85, 0, 0)"
+    )
+    await world.http.put("/api/usage/budgets/local", json={"monthly_tokens": 100})
+    await visitor.open()
+    await expect(visitor.page.locator("#banner")).to_contain_text(
+        "This month's token budget of user local is used to 85 %."
+    )

@@ -397,3 +397,15 @@ async def test_the_operator_is_warned_once_from_80_per_cent_on(
     lines = [line for line in capsys.readouterr().out.splitlines() if "usage.budget_nearly_spent" in line]
     assert len(lines) <= 1
     assert await world.sql("SELECT owner_id, agent_id FROM budget_warnings") == [("local", "")]
+
+
+async def test_a_tried_agent_is_counted_and_stops_at_a_budget(world: World, model: ScriptedModel) -> None:
+    tried = await world.http.post("/api/agents/companion/try", json={"content": "hello"})
+    assert tried.json()["content"] == "re: hello"
+    rows = (await world.http.get("/api/usage", params={"by": "purpose"})).json()["rows"]
+    assert [(row["purpose"], row["calls"]) for row in rows] == [("try", 1)]
+    await set_budget(world, 1)
+    calls = len(model.calls)
+    refused = await world.http.post("/api/agents/companion/try", json={"content": "hello"})
+    assert refused.json()["content"].startswith(f"{BEGINNING}This month's budget")
+    assert len(model.calls) == calls

@@ -365,10 +365,16 @@ async function tellZone() {
 	if (known === "UTC" && !isQuiet && timeZone) await api.put("/api/preferences", { time_zone: timeZone });
 }
 
+/** What the operator is told of a budget that is nearly used up. */
+function warnOfBudget(budget) {
+	const part = budget && (budget.spent ? "used up" : `used to ${Math.floor(budget.share * 100)} %`);
+	return part && { text: `This month's token budget of ${budget.kind === "owner" ? "user" : "agent"} ${budget.id} is ${part}. Insight shows all budgets.` };
+}
+
 async function boot() {
 	try {
 		const session = await api.get("/api/session");
-		set({ session, trouble: session.problem });
+		set({ session, trouble: session.problem ?? warnOfBudget(session.budgets[0]) });
 	} catch {
 		return setTimeout(boot, POLL_LOST);
 	}

@@ -104,7 +104,8 @@ function mount(app) {
 	function settings(note) {
 		const names = el("input", { type: "text", value: note.collections.join(", "), placeholder: "handbook, travel" });
 		const groups = store.state.threads.filter(one => one.kind === "group").map(one => [one.id, `Members of “${one.title ?? "a group"}”`]);
-		const choices = new Map([[note.shared_with, "A group"], ["owner", "Only me"], ["everyone", "Everyone on this server"], ...groups]);
+		const choices = new Map([[note.shared_with, "A group"], ["owner", "Only me"], ...groups]);
+		if (note.shared_with === "everyone" || store.state.session.role === "operator") choices.set("everyone", "Everyone on this server");
 		const sharing = el("select", [...choices].map(([value, label]) => el("option", { value, selected: value === note.shared_with }, label)));
 		const save = async () => {
 			try {

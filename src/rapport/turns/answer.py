@@ -19,6 +19,7 @@ from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.draft import Draft
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import Plan
+from rapport.domain.usage import Purpose
 from rapport.memory.memory_store import PreparedMemory
 from rapport.memory.query import derive_query
 from rapport.replies.citations import CitationFilter
@@ -79,10 +80,10 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
     return replace(finished, needs_summary=_needs_summary(turn, reply, finished), has_plan=plan is not None)
 
 
-async def make_reply(turn: Turn, draft: Draft, *, calls: TurnCalls | None = None) -> Reply:
+async def make_reply(turn: Turn, draft: Draft, *, calls: TurnCalls | None = None, purpose: Purpose = "answer") -> Reply:
     """Return the guard reply, the model's reply or the fallback reply, with its receipt.
 
-    `calls` records tool calls with effects outside; without it no such tool is offered.
+    `calls` records tool calls with effects outside; without it no such tool is offered. `purpose` is for the usage.
     """
     if turn.event.attempts > MAX_ATTEMPTS:
         return make_fallback_reply((), "attempts", f"tried {turn.event.attempts - 1} times", model=turn.model_name)
@@ -92,7 +93,7 @@ async def make_reply(turn: Turn, draft: Draft, *, calls: TurnCalls | None = None
     prompt.stream = partial(_stream_to, turn, draft) if draft.listeners else None
     if calls is not None:
         calls.search = search
-    reply = await _ask_and_check(prompt, draft, calls)
+    reply = await _ask_and_check(prompt, draft, calls, purpose)
     if calls is not None:
         reply = await calls.add_outcomes(reply)
     receipt: dict[str, Any] = {
@@ -123,12 +124,12 @@ async def _find_refusal(turn: Turn, search: Search) -> Reply | None:
     return None
 
 
-async def _ask_and_check(prompt: TurnPrompt, draft: Draft, calls: TurnCalls | None) -> Reply:
+async def _ask_and_check(prompt: TurnPrompt, draft: Draft, calls: TurnCalls | None, purpose: Purpose) -> Reply:
     """Return the model's reply with checked citations; the fallback reply if it fails; the text so far if cancelled."""
     turn, search = prompt.turn, prompt.search
     notice = _describe_replacement(turn)
     try:
-        answer = await ask_model(prompt, outside_calls=calls)
+        answer = await ask_model(prompt, outside_calls=calls, purpose=purpose)
         if answer is None:
             assert prompt.refusal is not None
             return prompt.refusal

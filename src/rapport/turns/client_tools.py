@@ -17,7 +17,6 @@ from rapport.context.client_prompt import NOTE_RULE, build_client_prompt
 from rapport.context.prompt import build_system_prompt
 from rapport.context.situation import Situation
 from rapport.context.source_block import BLENDED, render_sources
-from rapport.context.summary_rules import MAX_CHAT_HISTORY
 from rapport.domain.agent_profile import AgentProfile, ModelChoice
 from rapport.domain.client_tools import (
     BudgetSpent,
@@ -26,11 +25,11 @@ from rapport.domain.client_tools import (
     ClientToolRequest,
     RequestRefused,
 )
-from rapport.domain.conversation import API_CHANNEL, Author, Message
+from rapport.domain.conversation import Author, Message
 from rapport.domain.draft import Draft
 from rapport.domain.errors import Transient
 from rapport.domain.event import ClaimedEvent
-from rapport.domain.ids import new_ephemeral_id, new_id
+from rapport.domain.ids import new_id
 from rapport.domain.model_problems import ModelProblem
 from rapport.domain.server_note import ServerNote
 from rapport.memory.query import derive_query
@@ -39,14 +38,11 @@ from rapport.replies.citations import CitationFilter
 from rapport.replies.defusing import defuse_ids, make_storable
 from rapport.replies.quoting import quote_content
 from rapport.replies.reply_kinds import make_guard_reply, make_model_reply
-from rapport.storage.followups.preferences import Preferences
-from rapport.storage.notes.visible_notes import VisibleNotes
-from rapport.storage.usage import UsageBudgets
-from rapport.storage.work.turn_input import TurnInput
 from rapport.turns.ask import FIRST_MODELS_SHARE
 from rapport.turns.deps import OnToken, TurnDeps
 from rapport.turns.findings import Findings, Lookup, Search
-from rapport.turns.turn import PhaseTimer, Turn
+from rapport.turns.turn import Turn
+from rapport.turns.unstored_turn import load_unstored_turn, make_unstored_event
 from rapport.turns.usage import find_spent_budget, settle_usage, store_usage
 
 log = structlog.get_logger()
@@ -64,7 +60,8 @@ async def answer_with_client_tools(
     Raise BudgetSpent, ToolsRefused or RequestRefused, which a retry does not help, and Transient if the model or the
     database fails.
     """
-    turn = await _load_turn(request, profile, deps)
+    event = make_unstored_event(request.owner_id, profile.id)
+    turn = await load_unstored_turn(event, profile, deps, _list_talk(request.messages, event), has_memories=True)
     try:
         reply = await _make_reply(turn, request, draft)
     except ModelFailed as failure:
@@ -78,39 +75,6 @@ async def answer_with_client_tools(
         usage = settle_usage(turn.event, deps, turn.meter)
         await asyncio.shield(store_usage(turn.event, deps, usage))
     return replace(reply, usage=usage)
-
-
-async def _load_turn(request: ClientToolRequest, profile: AgentProfile, deps: TurnDeps) -> Turn:
-    """Return a turn of a conversation that is not stored, with what the agent may know of its owner."""
-    event = ClaimedEvent(
-        id=new_id(),
-        conversation_id=new_ephemeral_id(),
-        owner_id=request.owner_id,
-        fence=1,
-        attempts=1,
-        agent_id=profile.id,
-        kind="direct",
-        channel=API_CHANNEL,
-        accepted_by="",
-    )
-    async with deps.database.statement() as connection:
-        note_counts = await VisibleNotes(connection).get_counts(request.owner_id, deps.retriever.embedder.name)
-        preference = await Preferences(connection).get(request.owner_id)
-        budgets = await UsageBudgets(connection).list(request.owner_id)
-    *earlier, message = _list_talk(request.messages, event)
-    turn_input = TurnInput(
-        message,
-        earlier=earlier[-MAX_CHAT_HISTORY:],
-        summary=None,
-        note_counts=note_counts,
-        is_breaker_open=False,
-        autonomy_enabled=False,
-        has_memories=True,
-        past_follow_ups=(),
-        time_zone=preference.time_zone,
-        owner_budget=budgets.get(request.owner_id),
-    )
-    return Turn(event, profile, turn_input, deps, PhaseTimer(deps.metrics), await deps.find_model(profile))
 
 
 def _list_talk(messages: Sequence[ClientMessage], event: ClaimedEvent) -> list[Message]:

@@ -1,49 +1,26 @@
-"""Try an agent: answer one message as a turn would, and store nothing."""
+"""Try an agent: answer one message as a turn would, and store only the usage of its model."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 from rapport.domain.agent_profile import AgentProfile
-from rapport.domain.conversation import API_CHANNEL, Message
+from rapport.domain.conversation import Message
 from rapport.domain.draft import Draft
-from rapport.domain.event import ClaimedEvent, Reply
-from rapport.domain.ids import new_ephemeral_id, new_id
-from rapport.storage.followups.preferences import Preferences
-from rapport.storage.notes.visible_notes import VisibleNotes
-from rapport.storage.work.turn_input import TurnInput
+from rapport.domain.event import Reply
 from rapport.turns.answer import make_reply
 from rapport.turns.deps import TurnDeps
-from rapport.turns.turn import PhaseTimer, Turn
+from rapport.turns.unstored_turn import load_unstored_turn, make_unstored_event
+from rapport.turns.usage import settle_usage, store_usage
 
 
 async def try_agent(owner_id: str, profile: AgentProfile, text: str, deps: TurnDeps) -> Reply:
     """Return the agent's answer to a first message in a direct chat. It knows the owner's notes and no memory."""
-    event = ClaimedEvent(
-        id=new_id(),
-        conversation_id=new_ephemeral_id(),
-        owner_id=owner_id,
-        fence=1,
-        attempts=1,
-        agent_id=profile.id,
-        kind="direct",
-        channel=API_CHANNEL,
-        accepted_by="",
-    )
+    event = make_unstored_event(owner_id, profile.id)
     message = Message(event.id, event.conversation_id, "user", text, datetime.now(UTC))
-    async with deps.database.statement() as connection:
-        note_counts = await VisibleNotes(connection).get_counts(owner_id, deps.retriever.embedder.name)
-        preference = await Preferences(connection).get(owner_id)
-    turn_input = TurnInput(
-        message,
-        earlier=(),
-        summary=None,
-        note_counts=note_counts,
-        is_breaker_open=False,
-        autonomy_enabled=False,
-        has_memories=False,
-        past_follow_ups=(),
-        time_zone=preference.time_zone,
-    )
-    turn = Turn(event, profile, turn_input, deps, PhaseTimer(deps.metrics), await deps.find_model(profile))
-    return await make_reply(turn, Draft())
+    turn = await load_unstored_turn(event, profile, deps, [message], has_memories=False)
+    try:
+        return await make_reply(turn, Draft(), purpose="try")
+    finally:
+        await asyncio.shield(store_usage(event, deps, settle_usage(event, deps, turn.meter)))

@@ -1,4 +1,4 @@
-/** One question to an agent as it stands in the form. Nothing is stored. */
+/** One question to an agent as it stands in the form. Only the usage of its model is stored. */
 
 import { field, form } from "../dialogs.js";
 import { button, el, fill } from "../dom.js";

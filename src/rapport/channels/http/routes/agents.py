@@ -188,12 +188,12 @@ def _add_copies_and_versions(router: APIRouter, core: Core, caller: Any) -> None
 def _add_tries(router: APIRouter, core: Core, caller: Any) -> None:
     """Add the routes that give one answer of an agent and store nothing."""
 
-    @router.post("/try", summary="Get one answer of an agent that is not stored yet; nothing is stored")
+    @router.post("/try", summary="Get one answer of an agent that is not stored yet; only its usage is stored")
     async def try_new(body: TryNewBody, by: Caller = caller) -> Response:
         profile = _make_new_profile(core, by, body.agent)
         return await _answer(core, by.owner_id, profile, body.content)
 
-    @router.post("/{agent_id}/try", summary="Get one answer of an agent, with unsaved changes; nothing is stored")
+    @router.post("/{agent_id}/try", summary="Get one answer of an agent, with unsaved changes; only its usage is stored")
     async def try_(agent_id: str, body: TryBody, by: Caller = caller) -> Response:
         profile = await _make_tried_profile(core, by, agent_id, body.agent)
         return await _answer(core, by.owner_id, profile, body.content)
