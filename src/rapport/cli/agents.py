@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from rapport.cli.owner_option import owner_option
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.settings import Settings
@@ -32,7 +33,7 @@ app = typer.Typer(
     help="Agents: list, show, create, edit, copy, delete, export, import, versions.", no_args_is_help=True
 )
 
-User = Annotated[str, typer.Option(help="The owner; `local` is the user of a server without keys, and an operator.")]
+User = Annotated[str, owner_option("The owner; `local` is the user of a server without keys, and an operator.")]
 Which = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.")]
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help="A YAML file, as `export` writes it.")]
 

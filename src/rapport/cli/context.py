@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rapport.cli.output import make_plain_line
+from rapport.cli.owner_option import owner_option
 from rapport.domain.context_selection import (
     LOOKBACK_LIMIT,
     MAX_CONTEXT_TOKENS,
@@ -89,7 +90,7 @@ def show(
         ),
     ],
     user: Annotated[
-        str, typer.Option(help="The owner of the conversation; `local` is the user of a server without keys.")
+        str, owner_option("The owner of the conversation; `local` is the user of a server without keys.")
     ] = LOCAL_USER,
     conversation: Annotated[
         str | None, typer.Option(help="Search only in this conversation: its id or a prefix of it.")
@@ -128,7 +129,7 @@ def search(
     conversation: Annotated[str, typer.Argument(help="The id of a conversation or a prefix of it.")],
     question: Annotated[str, typer.Argument(help="A question, or a few words. Names of participants count.")],
     user: Annotated[
-        str, typer.Option(help="The owner of the conversation; `local` is the user of a server without keys.")
+        str, owner_option("The owner of the conversation; `local` is the user of a server without keys.")
     ] = LOCAL_USER,
     topic: Annotated[str | None, typer.Option(help="Only in this forum topic.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=50, help="Maximum number of messages.")] = 10,

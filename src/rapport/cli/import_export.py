@@ -13,6 +13,7 @@ import typer
 
 from rapport.agents.profiles import COMPANION
 from rapport.cli.output import make_plain_line, make_progress
+from rapport.cli.owner_option import owner_option
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import InvalidInput, TooLarge
@@ -33,7 +34,7 @@ MAX_BYTES = 200_000_000
 MAX_SHOWN_PROBLEMS = 100
 """The number of problems of rows that are printed; the others are counted."""
 
-User = Annotated[str, typer.Option(help="The owner of the conversation; `local` is the user of a server without keys.")]
+User = Annotated[str, owner_option("The owner of the conversation; `local` is the user of a server without keys.")]
 
 
 def import_(

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rapport.domain.caller import Role, check_owner_id
+from rapport.cli.owner_option import owner_option
+from rapport.domain.caller import Role
 from rapport.domain.conversation import LOCAL_USER
 from rapport.settings import Settings
 
@@ -17,7 +18,7 @@ app = typer.Typer(help="API keys: create, list, revoke.", no_args_is_help=True)
 def create(
     name: Annotated[str, typer.Argument(help="A name for the key, such as its purpose.")],
     user: Annotated[
-        str, typer.Option(help="The user that the key belongs to; `local` is the user of a server without keys.")
+        str, owner_option("The user that the key belongs to; `local` is the user of a server without keys.")
     ] = LOCAL_USER,
     role: Annotated[
         Role | None,
@@ -35,9 +36,8 @@ def create(
         from rapport.cli.database import open_migrated_database
         from rapport.storage.access.api_keys import ApiKeys
 
-        owner_id = check_owner_id(user)
         async with open_migrated_database(settings) as database, database.statement() as connection:
-            row, secret = await ApiKeys(connection).create(owner_id, name=name, role=role)
+            row, secret = await ApiKeys(connection).create(user, name=name, role=role)
         typer.echo(
             f"Key {row.id} for {row.role} {row.owner_id!r} ({row.name}). Keep it: it can't be shown again.",
             err=True,

@@ -13,6 +13,7 @@ import typer
 
 from rapport.cli import agents, context, keys, memory, note_settings, timers, usage
 from rapport.cli import import_export as transfer
+from rapport.cli.owner_option import owner_option
 from rapport.domain.errors import RapportError
 from rapport.settings import Settings, read_settings
 
@@ -90,7 +91,7 @@ def reindex() -> None:
 @app.command()
 def calibrate(
     user: Annotated[
-        str, typer.Option(help="The owner of the notes; `local` is the user of a server without keys.")
+        str, owner_option("The owner of the notes; `local` is the user of a server without keys.")
     ] = "local",
     png: Annotated[Path, typer.Option(help="The file for the curve.")] = Path("calibration.png"),
     dry_run: Annotated[

@@ -10,6 +10,7 @@ import typer
 
 from rapport.agents.profiles import COMPANION
 from rapport.cli.output import escape_line, make_plain_line
+from rapport.cli.owner_option import owner_option
 from rapport.domain.conversation import LOCAL_USER
 from rapport.settings import Settings
 
@@ -24,7 +25,7 @@ app = typer.Typer(help="Memories: list, add, search, edit, forget, stats.", no_a
 
 Agent = Annotated[str, typer.Option(help="The agent.")]
 User = Annotated[
-    str, typer.Option(help="The user whom the memories are about; `local` is the user of a server without keys.")
+    str, owner_option("The user whom the memories are about; `local` is the user of a server without keys.")
 ]
 Key = Annotated[str | None, typer.Option(help="A name by which the memory can be replaced later.")]
 

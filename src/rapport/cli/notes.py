@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from rapport.cli.output import escape_line, make_progress
+from rapport.cli.owner_option import owner_option
 from rapport.domain.conversation import LOCAL_USER
 from rapport.settings import Settings
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Notes: add, list, show, search, share, delete.", no_args_is_help=True)
 
 AUDIENCE = "Who sees them: `owner`, `everyone`, or the id of a group conversation."
-User = Annotated[str, typer.Option(help="The owner of the notes; `local` is the user of a server without keys.")]
+User = Annotated[str, owner_option("The owner of the notes; `local` is the user of a server without keys.")]
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from rapport.cli import follow_up_output as followups
+from rapport.cli.owner_option import owner_option
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TRIGGER_TYPES, Timer, find_trigger_type
@@ -38,7 +39,7 @@ app = typer.Typer(
     help="Follow-ups: list, set, postpone, cancel, mute, unmute, on, off, quiet, stats.", no_args_is_help=True
 )
 
-User = Annotated[str, typer.Option(help="The owner; `local` is the user of a server without keys.")]
+User = Annotated[str, owner_option("The owner; `local` is the user of a server without keys.")]
 Where = Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation's id or a prefix of it.")]
 Which = Annotated[str, typer.Argument(metavar="TIMER", help="The timer's name or a prefix of it.")]
 Duration = Annotated[str, typer.Argument(metavar="DURATION", help="90s, 10m, 2h, 1d or 1h30m, from now.")]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from rapport.cli.owner_option import owner_option
 from rapport.domain.errors import InvalidInput
 from rapport.domain.usage import DIMENSIONS, BudgetState, Dimension, UsageReport, UsageSum
 from rapport.settings import Settings
@@ -66,7 +67,7 @@ def show(
 @app.command()
 def budget(
     tokens: Annotated[int | None, typer.Argument(min=0, help="The tokens that the owner may use in a month.")] = None,
-    user: Annotated[str, typer.Option(help="The owner.")] = "local",
+    user: Annotated[str, owner_option("The owner.")] = "local",
     remove: Annotated[bool, typer.Option("--remove", help="Remove the budget.")] = False,
 ) -> None:
     """Set the monthly budget of an owner; without a number, show it."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-_VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _NO_SECRET_HEADERS: Final = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 MIN_SECRET_CHARACTERS: Final = 8
 """Shorter values are words such as `true`: to remove them would damage texts."""

@@ -193,7 +193,9 @@ def _add_tries(router: APIRouter, core: Core, caller: Any) -> None:
         profile = _make_new_profile(core, by, body.agent)
         return await _answer(core, by.owner_id, profile, body.content)
 
-    @router.post("/{agent_id}/try", summary="Get one answer of an agent, with unsaved changes; only its usage is stored")
+    @router.post(
+        "/{agent_id}/try", summary="Get one answer of an agent, with unsaved changes; only its usage is stored"
+    )
     async def try_(agent_id: str, body: TryBody, by: Caller = caller) -> Response:
         profile = await _make_tried_profile(core, by, agent_id, body.agent)
         return await _answer(core, by.owner_id, profile, body.content)
