@@ -251,3 +251,16 @@ async def test_a_model_that_calls_tools_for_ever_gives_one_reply(
     model.answers += [*(calls(f"{number}.txt") for number in range(8)), "Enough."]
     assert (await world.says(conversation, "Write and write."))["content"] == "Enough."
     assert files.written == [f"{number}.txt" for number in range(8)]
+
+
+async def test_a_request_that_is_not_stored_has_no_tool_that_would_ask(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    await begin(world)
+    model.answers += [calls("a.txt"), "Done."]
+    request = {"model": "clerk", "messages": [{"role": "user", "content": "Write a.txt"}]}
+    response = await world.http.post("/v1/chat/completions", json=request)
+    assert response.json()["choices"][0]["message"]["content"] == "Done."
+    assert "files__read" in model.calls[0].tools
+    assert "files__write" not in model.calls[0].tools
+    assert files.written == []

@@ -23,6 +23,10 @@ def new_ephemeral_id() -> str:
     return EPHEMERAL_PREFIX + new_id()[1:]
 
 
+def is_ephemeral_id(conversation_id: str) -> bool:
+    return conversation_id.startswith(EPHEMERAL_PREFIX)
+
+
 def is_id(text: str) -> bool:
     """Return True if `text` has the form of an id; no row has any other."""
     return _ULID.fullmatch(text) is not None

@@ -10,7 +10,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from rapport.domain.event import ClaimedEvent
-from rapport.domain.ids import EPHEMERAL_PREFIX
+from rapport.domain.ids import is_ephemeral_id
 from rapport.domain.usage import (
     BudgetKind,
     BudgetState,
@@ -72,7 +72,7 @@ _TOKENS_OF: Mapping[str, bytes] = {
 
 def usage_parameters(event: ClaimedEvent, usage: Sequence[Usage]) -> dict[str, Any]:
     """Return the parameters that store the usage of a turn or job of this event's conversation."""
-    is_ephemeral = event.conversation_id.startswith(EPHEMERAL_PREFIX)
+    is_ephemeral = is_ephemeral_id(event.conversation_id)
     rows = [
         {
             "purpose": part.purpose,

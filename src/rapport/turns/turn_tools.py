@@ -20,8 +20,10 @@ from rapport.agents.tools.toolbox import BoundTool
 from rapport.context.situation import Situation
 from rapport.context.source_block import render_sources
 from rapport.domain.errors import InvalidInput, Permanent, Transient
+from rapport.domain.ids import is_ephemeral_id
 from rapport.domain.token_estimate import estimate_tokens
 from rapport.domain.tool import ToolSpec
+from rapport.domain.tool_names import is_named
 from rapport.memory.query import Query
 from rapport.memory.recall import render_memories
 from rapport.replies.defusing import defuse_ids
@@ -55,11 +57,19 @@ def bind_tools(turn: Turn, prompt_input: PromptInput, search: Search, requests: 
 
 
 def list_outside_tools(turn: Turn) -> list[ToolSpec]:
-    """Return the tools outside Rapport that the agent may use; none for an agent that names none."""
-    chosen = turn.profile.tools
+    """Return the tools outside Rapport that the agent may use; none for an agent that names none.
+
+    An ephemeral conversation is gone before a person could decide about a call.
+    """
+    chosen, free = turn.profile.tools, turn.profile.tools_without_approval
     if chosen is None or not turn.calls_tools:
         return []
-    return [spec for spec in turn.deps.tool_source.list_tools() if is_chosen(spec.name, chosen)]
+    may_ask = not is_ephemeral_id(turn.event.conversation_id)
+    return [
+        spec
+        for spec in turn.deps.tool_source.list_tools()
+        if is_chosen(spec.name, chosen) and (may_ask or spec.only_reads or is_named(spec.name, free))
+    ]
 
 
 def _bind_available(turn: Turn, prompt_input: PromptInput, search: Search, requests: Requests) -> Iterator[BoundTool]:
