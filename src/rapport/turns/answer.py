@@ -136,7 +136,7 @@ async def _ask_and_check(prompt: TurnPrompt, draft: Draft, calls: TurnCalls | No
         if answer.undecided and calls is not None:
             reply = calls.make_request(answer.text, answer.undecided)
         else:
-            reply = check_reply(answer, search.findings)
+            reply = check_reply(answer, search.findings, prompt.prompt_input.selection)
         if not reply.content:  # only citations
             raise ModelFailed("empty", "nothing is left of the model's answer")
         if notice:
@@ -148,8 +148,8 @@ async def _ask_and_check(prompt: TurnPrompt, draft: Draft, calls: TurnCalls | No
     except asyncio.CancelledError:
         if not draft.accept_cancellation():
             raise
-        reply = check_reply(Answer(AIMessage(draft.text)), search.findings)
-        reply = replace(reply, model_failed=None, metadata={"cancelled": True})
+        reply = check_reply(Answer(AIMessage(draft.text)), search.findings, prompt.prompt_input.selection)
+        reply = replace(reply, model_failed=None, metadata={**reply.metadata, "cancelled": True})
     else:
         draft.complete(str(reply.content))
     turn.timer.record("model")

@@ -230,7 +230,8 @@ async def _write_draft(
     )
     assert answer is not None  # this prompt refuses nothing
     try:
-        reply = check_reply(answer, search.findings, hidden_prompts=_list_hidden_prompts(turn.profile, plain))
+        hidden_prompts = _list_hidden_prompts(turn.profile, plain)
+        reply = check_reply(answer, search.findings, prompt_input.selection, hidden_prompts=hidden_prompts)
     except PromptLeaked:
         return _Draft(Reply(""), prompt_input, "leaked")
     if last_message is None or not reply.content:

@@ -320,6 +320,39 @@ def test_links_lead_where_they_say_and_open_beside_the_page(text: str, address: 
     assert "<img" not in render_html(text)
 
 
+@every_case(
+    ("text", "words"),
+    [
+        ("[here](https://b.example/?q=secret)", "here (https://b.example/?q=secret)"),
+        ("[**https://a.example**](https://b.example)", "https://a.example (https://b.example)"),
+        ("see https://b.example/x.", "see https://b.example/x."),
+        ("<https://b.example>", "https://b.example"),
+        ("![a cat](https://b.example/cat.png)", "a cat (https://b.example/cat.png)"),
+        ("[![a cat](https://a.example)](https://b.example)", "a cat (https://b.example)"),
+        ("[mail](mailto:eve@b.example)", "mail (mailto:eve@b.example)"),
+        ("[x](https://a.example/?q=secret)", "x (https://a.example/?q=secret)"),
+    ],
+)  # fmt: skip
+def test_an_address_that_nobody_else_wrote_is_text(text: str, words: str) -> None:
+    shown = read(render_html(text, links=["https://a.example"]))
+    assert (shown.links, shown.text.strip()) == ([], words)
+    assert "b.example" not in "".join(shown.sources)
+
+
+@every_case(
+    ("text", "address"),
+    [
+        ("[here](https://a.example/ü?b=1&c=%20)", "https://a.example/ü?b=1&c=%20"),
+        ("see https://a.example/x, https://b.example", "https://a.example/x"),
+        ("![](https://a.example/cat.png)", "https://a.example/cat.png"),
+    ],
+)
+def test_an_address_that_somebody_wrote_is_a_link(text: str, address: str) -> None:
+    shown = read(render_html(text, links=[address]))
+    assert len(shown.links) == 1
+    assert shown.links[0].startswith("https://a.example/")
+
+
 @every_case("text", ["https://", "http://.", "xhttps", "`https://a.example`", "[x](relative)", "[x](#y)"])
 def test_a_malformed_address_is_not_a_link(text: str) -> None:
     assert read(render_html(text)).links == []

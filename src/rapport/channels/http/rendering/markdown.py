@@ -16,6 +16,7 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
 from rapport.channels.markdown_work import estimate_work
+from rapport.domain.addresses import find_addresses
 
 MAX_FORMATTED_CHARACTERS = 20_000
 """Longer text is shown without formatting. Several times the length of a model's reply."""
@@ -32,7 +33,6 @@ _MAX_DEPTH = 20
 _SOURCES_LINE = re.compile(r"Sources: ([\w-]+(?:, [\w-]+)*)", re.ASCII)
 _SOURCE_TAG = re.compile(r"\[source:\s*([\w-]+(?:\s*,\s*[\w-]+)*)\s*\]", re.ASCII)
 _NOT_ID = re.compile(r"(?<!\s)\s*+,\s*+")
-_ADDRESS = re.compile(r"https?://[^\s<>\"`]{1,2000}", re.IGNORECASE)
 _LINKED = re.compile(r"(?:https?://|mailto:)[^\s<>\"`]+", re.IGNORECASE)
 _TASK = re.compile(r"\[([ xX])\][ \t]+(?=\S)")
 _LANGUAGE = re.compile(r"language-[\w+#.-]{1,40}", re.ASCII)
@@ -45,10 +45,14 @@ _CLASSES = {
 }
 
 
-def render_html(text: str, *, sources: Collection[str] = ()) -> str:
-    """Return the text as HTML. A `[source: id]` tag becomes a link to a note if the id is one of `sources`."""
+def render_html(text: str, *, sources: Collection[str] = (), links: Collection[str] | None = None) -> str:
+    """Return the text as HTML. A `[source: id]` tag becomes a link to a note if the id is one of `sources`.
+
+    With `links` an address becomes a link only if it is one of them; the others are shown as text.
+    """
     if len(text) <= MAX_FORMATTED_CHARACTERS and estimate_work(text) <= MAX_WORK and _cells(text) <= _MAX_CELLS:
-        env: dict[str, Any] = {"sources": frozenset(sources), "is_too_deep": False}
+        known = None if links is None else frozenset(_PARSER.normalizeLink(address) for address in links)
+        env: dict[str, Any] = {"sources": frozenset(sources), "links": known, "is_too_deep": False}
         html = _PARSER.render(text, env)
         if not env["is_too_deep"] and len(html) <= _MAX_EXPANSION * len(text) + 10_000:
             return _CLEANER.clean(html)
@@ -122,7 +126,7 @@ def _for_a_chat(state: StateCore) -> None:
             case "list_item_open":
                 _mark_task(token, state.tokens[number + 1 : number + 3])
             case "inline":
-                token.children = list(_for_a_line(token.children or []))
+                token.children = list(_for_a_line(token.children or [], state.env["links"]))
             case _:
                 pass
     _link_sources(state)
@@ -140,54 +144,62 @@ def _mark_task(item: Token, inside: Sequence[Token]) -> None:
     first.content = ("☑ " if is_done else "☐ ") + first.content[match.end() :]
 
 
-def _for_a_line(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Turn addresses and images into links: opening a chat loads nothing from other servers."""
-    depth = 0
+def _for_a_line(tokens: Iterable[Token], links: Collection[str] | None) -> Iterator[Token]:
+    """Turn known addresses and images into links, and show other addresses: opening a chat loads nothing from other servers."""
+    opened: list[tuple[str, list[str]]] = []
     for token in tokens:
-        depth += token.nesting if token.type in {"link_open", "link_close"} else 0
         if token.type == "link_open":
-            token.attrSet("target", "_blank")
-        if token.type == "image":
-            yield from _image(token, linked=depth > 0)
-        elif token.type == "text" and not depth:
-            yield from _with_links(token)
+            address = str(token.attrGet("href") or "")
+            opened.append((address, []))
+            if _is_known(address, links):
+                token.attrSet("target", "_blank")
+                yield token
+        elif token.type == "link_close":
+            address, words = opened.pop()
+            if _is_known(address, links):
+                yield token
+            elif "".join(words) != address:
+                yield _text(f" ({address})")
+        elif token.type == "image":
+            yield from _image(token, links, linked=bool(opened))
+        elif token.type == "text" and not opened:
+            yield from _with_links(token, links)
         else:
+            if opened:
+                opened[-1][1].append(token.content)
             yield token
 
 
-def _image(token: Token, *, linked: bool) -> Iterator[Token]:
+def _is_known(address: str, links: Collection[str] | None) -> bool:
+    return links is None or _PARSER.normalizeLink(address) in links
+
+
+def _image(token: Token, links: Collection[str] | None, *, linked: bool) -> Iterator[Token]:
     address = str(token.attrGet("src") or "")
     words = " ".join(token.content.split())
     if linked or not address:
         yield _text(words or address)
         return
-    yield from _link(address, f"{words} ({address})" if words else address, kind="image")
+    shown = f"{words} ({address})" if words else address
+    if _is_known(address, links):
+        yield from _link(address, shown, kind="image")
+    else:
+        yield _text(shown)
 
 
-def _with_links(token: Token) -> Iterator[Token]:
+def _with_links(token: Token, links: Collection[str] | None) -> Iterator[Token]:
     end = 0
-    for match in _ADDRESS.finditer(token.content):
-        address = _trim_address(match[0])
-        if len(address) <= len("https://"):
+    for start, address in find_addresses(token.content):
+        if not _is_known(address, links):
             continue
-        if match.start() > end:
-            yield _text(token.content[end : match.start()])
+        if start > end:
+            yield _text(token.content[end:start])
         yield from _link(address, address)
-        end = match.start() + len(address)
+        end = start + len(address)
     if end == 0:
         yield token
     elif end < len(token.content):
         yield _text(token.content[end:])
-
-
-def _trim_address(address: str) -> str:
-    """Return an address without the punctuation of its sentence."""
-    address = address.rstrip(".,;:!?'*_~|")
-    while address.endswith((")", "]", "}")) and address.count(address[-1]) > address.count(
-        "([{"[")]}".index(address[-1])]
-    ):
-        address = address[:-1].rstrip(".,;:!?'*_~|")
-    return address
 
 
 def _link(address: str, words: str, *, kind: str = "") -> Iterator[Token]:

@@ -19,7 +19,7 @@ MAX_CHARACTERS_PER_REQUEST = 300_000
 MAX_WORK_PER_REQUEST = 30_000
 """Work of one request, as `estimate_work` counts it: half a second at most."""
 
-_Key: TypeAlias = tuple[str, tuple[str, ...]]
+_Key: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...] | None]
 
 
 class Renderer:
@@ -47,7 +47,7 @@ class Renderer:
 
     def _recall(self, key: _Key) -> str:
         # Another request may have evicted it while this one waited.
-        html = self._made.get(key) or render_html(key[0], sources=key[1])
+        html = self._made.get(key) or render_html(key[0], sources=key[1], links=key[2])
         if key in self._made:
             self._made.move_to_end(key)
         return html
@@ -59,7 +59,7 @@ class Renderer:
         self._made[key] = html
         self._kept += size
         while self._kept > self._max_cached:
-            (text, _), evicted_html = self._made.popitem(last=False)
+            (text, *_), evicted_html = self._made.popitem(last=False)
             self._kept -= len(text) + len(evicted_html)
 
     def __len__(self) -> int:
@@ -70,10 +70,10 @@ def _render(keys: Sequence[_Key]) -> dict[_Key, str]:
     rendered: dict[_Key, str] = {}
     characters_left, work_left = MAX_CHARACTERS_PER_REQUEST, MAX_WORK_PER_REQUEST
     for key in reversed(keys):  # the latest first: they are in view
-        text, sources = key
+        text, sources, links = key
         work = min(estimate_work(text), MAX_WORK)  # a text with more is not parsed at all
         is_enough = len(text) <= characters_left and work <= work_left
-        rendered[key] = render_html(text, sources=sources) if is_enough else render_plain(text)
+        rendered[key] = render_html(text, sources=sources, links=links) if is_enough else render_plain(text)
         characters_left -= len(text)
         work_left -= work
     return rendered
@@ -81,5 +81,6 @@ def _render(keys: Sequence[_Key]) -> dict[_Key, str]:
 
 def _key(message: Message) -> _Key:
     """Return the cache key of the HTML. Only a reply has sources: a tag that somebody else typed is no citation."""
-    sources = (source["id"] for source in message.sources) if message.role == "assistant" else ()
-    return message.text, tuple(sources)
+    if message.role != "assistant":
+        return message.text, (), None
+    return message.text, tuple(source["id"] for source in message.sources), tuple(message.metadata.get("links", ()))
