@@ -207,6 +207,7 @@ async def open_app(
             deps.context_selector,
             agents,
             on_timers_changed=worker.notice_timer_change,
+            on_reminders_changed=worker.notice_reminder_change,
             now=now,
         )
         services = ChannelServices(core, worker.delivery_loop.post_notice, database, settings.autonomy)

@@ -59,6 +59,12 @@ class Metrics:
         self._expired = Counter(
             "rapport_timers_expired", "Timers dropped because they were due for too long.", registry=registry
         )
+        self._reminder_lateness = Histogram(
+            "rapport_reminder_lateness_seconds",
+            "Seconds between the due time of a reminder and its message.",
+            buckets=_LATENESS,
+            registry=registry,
+        )
         self._pending = Gauge(
             "rapport_timers_pending", "Waiting timers of the whole database; NaN if unknown.", registry=registry
         )
@@ -108,6 +114,10 @@ class Metrics:
     def count_expired(self) -> None:
         """Count a timer that was dropped because it was overdue."""
         self._expired.inc()
+
+    def count_reminder(self, lateness: float) -> None:
+        """Record how many seconds after its due time a reminder was sent."""
+        self._reminder_lateness.observe(max(0.0, lateness))
 
     def set_pending(self, count: int | None) -> None:
         """Set the number of waiting timers; None if it is unknown."""

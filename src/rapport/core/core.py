@@ -16,6 +16,7 @@ from rapport.core.follow_ups import FollowUpControls
 from rapport.core.history import MessageHistory
 from rapport.core.monitoring import Monitoring
 from rapport.core.notes import Notebook
+from rapport.core.reminders import ReminderBook
 from rapport.core.samples import Samples
 from rapport.core.turn_runner import TurnRunner
 from rapport.core.usage import UsageAccounts
@@ -36,6 +37,7 @@ class Core:
     conversations: ConversationDirectory
     history: MessageHistory
     follow_ups: FollowUpControls
+    reminders: ReminderBook
     approvals: Approvals
     notes: Notebook
     memories: MemoryStore
@@ -55,16 +57,18 @@ def make_core(
     agents: AgentDirectory,
     *,
     on_timers_changed: Callable[[], None] = lambda: None,
+    on_reminders_changed: Callable[[], None] = lambda: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Core:
-    """Return the core on this database. `on_timers_changed` is called after every change of a timer; `now` is the clock."""
+    """Return the core on this database. `on_timers_changed` is called after every change of a timer, and `on_reminders_changed` of a reminder; `now` is the clock."""
     return Core(
         runner=runner,
         access=Access(database),
         agents=AgentLibrary(database, agents),
         conversations=ConversationDirectory(database, agents),
         history=MessageHistory(database, agents),
-        follow_ups=FollowUpControls(database, on_timers_changed),
+        follow_ups=FollowUpControls(database, on_timers_changed, on_reminders_changed),
+        reminders=ReminderBook(database, now, on_reminders_changed),
         approvals=Approvals(database, runner.notice_decision),
         notes=Notebook(database, library, retriever),
         memories=memories,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from rapport.core.reminders import reschedule
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import Timer, TriggerType
 from rapport.domain.follow_up_outcomes import OutcomeCount
@@ -39,6 +40,7 @@ class FollowUpControls:
 
     database: Database
     on_timers_changed: Callable[[], None] = lambda: None
+    on_reminders_changed: Callable[[], None] = lambda: None
 
     async def load(self, owner_id: str, conversation_id: str, *, past: int = 0) -> FollowUpListing:
         """Return the pending timers of a conversation, the next first, and up to `past` fired ones, the newest first."""
@@ -138,11 +140,17 @@ class FollowUpControls:
             return await Preferences(connection).get(owner_id)
 
     async def update_preference(self, owner_id: str, update: Callable[[Preference], Preference]) -> Preference:
-        """Replace the owner's preference by the result of `update`, under a lock; nothing changes if it raises."""
+        """Replace the owner's preference by the result of `update`, under a lock; nothing changes if it raises.
+
+        Reminders that follow the person's clock or quiet hours move with it.
+        """
         async with self.database.transaction() as connection:
             preferences = Preferences(connection)
             preference = update(await preferences.get(owner_id, lock=True))
             await preferences.put(owner_id, preference)
+            moved = await reschedule(connection, owner_id, preference)
+        if moved:
+            self.on_reminders_changed()
         return preference
 
     async def load_outcomes(self, owner_id: str, *, days: float) -> Sequence[OutcomeCount]:

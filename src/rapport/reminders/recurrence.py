@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
@@ -41,6 +41,12 @@ def to_moment(local: datetime, zone: ZoneInfo) -> datetime:
 
 def to_local(moment: datetime, zone: ZoneInfo) -> datetime:
     return moment.astimezone(zone).replace(tzinfo=None)
+
+
+def find_begin(rule: str, local: datetime) -> datetime:
+    """Return the begin of a rule that has no time of its own: this minute, or the full hour if the rule names hours."""
+    begin = local.replace(second=0, microsecond=0)
+    return begin.replace(minute=0) if "BYHOUR=" in rule.upper() else begin
 
 
 def make_schedule(at: datetime, *, rule: str | None, zone: str | None, own_zone: str, now: datetime) -> Schedule:
@@ -161,7 +167,7 @@ def _check_rule(rule: str, start: datetime, clock: ZoneInfo) -> tuple[str, datet
         raise InvalidInput("`rrule` is not a valid rule of RFC 5545, such as `FREQ=WEEKLY;BYDAY=MO,FR`.") from error
     if not occurrences:
         raise InvalidInput("`rrule` has no occurrence.")
-    if any(later - earlier < MIN_GAP for earlier, later in zip(occurrences, occurrences[1:], strict=False)):
+    if any(later - earlier < MIN_GAP for earlier, later in pairwise(occurrences)):
         raise InvalidInput("`rrule` is too frequent: a reminder may come at most once an hour.")
     return plain, end
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
 
 import structlog
@@ -27,6 +27,7 @@ from rapport.runtime.erasure import CheckpointStore, erase_conversation
 from rapport.runtime.heartbeat import Heartbeat, send_hint
 from rapport.runtime.leader import LeaderLoop
 from rapport.runtime.live_updates import LiveUpdates
+from rapport.runtime.reminder_loop import ReminderLoop
 from rapport.runtime.retention import RetentionLoop
 from rapport.runtime.running_turns import RunningTurns
 from rapport.runtime.tasks import end_all
@@ -70,6 +71,9 @@ class Worker:
         deps.memory_store.listeners.append(self.live_updates.announce_memory_change)
         self.delivery_loop = DeliveryLoop(deps.database, self._channels, worker_id=self.worker_id)
         self.timer_loop = TimerLoop(deps.database, metrics=deps.metrics, on_fired=self._handle_fired_timers)
+        self._reminder_loop = ReminderLoop(
+            deps.database, metrics=deps.metrics, channels=self._channels, on_delivered=self._handle_sent_reminders
+        )
         self._embedding_loop = EmbeddingLoop(MessageEmbedding(deps.database, deps.retriever.embedder))
         self._retention_loop = RetentionLoop(deps.database, checkpoints, deps.metrics, retention=retention)
         self.running_turns = RunningTurns(
@@ -97,6 +101,7 @@ class Worker:
             asyncio.create_task(self.heartbeat.run(), name="heartbeat"),
             asyncio.create_task(self._work_loop.run(), name="work"),
             asyncio.create_task(self.timer_loop.run(), name="timers"),
+            asyncio.create_task(self._reminder_loop.run(), name="reminders"),
             asyncio.create_task(self._checkpoints.run(), name="checkpoints"),
             asyncio.create_task(self._embedding_loop.run(), name="embedding"),
             asyncio.create_task(self.live_updates.run(), name="live updates"),
@@ -239,6 +244,11 @@ class Worker:
         self.timer_loop.wake()
         self.live_updates.check_all()
 
+    def notice_reminder_change(self) -> None:
+        """Update the loop after a reminder was set, changed or cancelled."""
+        self._reminder_loop.wake()
+        self.live_updates.check_all()
+
     # ---- hints
 
     def _handle_hint(self, hint: str) -> None:
@@ -260,3 +270,8 @@ class Worker:
     def _handle_fired_timers(self) -> None:
         self._work_loop.wake()
         self.live_updates.check_all()
+
+    def _handle_sent_reminders(self, conversation_ids: Collection[str]) -> None:
+        for conversation_id in conversation_ids:
+            self.live_updates.announce_change(conversation_id)
+        self.delivery_loop.wake()

@@ -322,6 +322,32 @@ CREATE TABLE embedding_progress (
     PRIMARY KEY (conversation_id, embedder)
 );
 
+-- Reminders (REM): what people ask for. Nothing that anybody writes cancels one; the conversation's deletion does.
+CREATE TABLE reminders (
+    conversation_id  text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+    id               text NOT NULL,
+    owner_id         text NOT NULL,
+    author_id        text,                      -- who asked for it, in a group
+    author_name      text,
+    is_personal      boolean NOT NULL DEFAULT false,  -- in a group: for its author alone
+    text             text NOT NULL,             -- the person's own words
+    local_at         timestamp NOT NULL,        -- the next occurrence, on the clock of the zone
+    zone             text,                      -- unset: the owner's, which may change
+    moment           timestamptz,               -- set if the person named a moment: then no zone matters
+    rule             text,                      -- RFC 5545; unset: once
+    ends_at          timestamp,                 -- the last occurrence of the rule
+    state            text NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'held', 'done', 'cancelled')),
+    due_at           timestamptz NOT NULL,      -- when it is sent next: later than its occurrence after quiet hours or a snooze
+    created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    sent_at          timestamptz,               -- when it was last sent
+    message_id       text,                      -- the message that was last sent
+    PRIMARY KEY (conversation_id, id)
+);
+CREATE INDEX reminders_due ON reminders (due_at) WHERE state = 'waiting';
+CREATE INDEX reminders_held ON reminders (conversation_id) WHERE state = 'held';
+CREATE INDEX reminders_by_owner ON reminders (owner_id, due_at, id);
+CREATE INDEX reminders_by_id ON reminders (owner_id, id);
+
 -- Follow-ups (AUTO). A timer fires once and keeps its outcome. A user's message deletes pending timers.
 CREATE TABLE timers (
     conversation_id  text NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,

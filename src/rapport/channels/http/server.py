@@ -31,6 +31,7 @@ from rapport.channels.http.routes.memories import memory_routes
 from rapport.channels.http.routes.notes import note_routes
 from rapport.channels.http.routes.page import page_routes, read_page
 from rapport.channels.http.routes.preferences import autonomy_routes
+from rapport.channels.http.routes.reminders import reminder_routes
 from rapport.channels.http.routes.samples import sample_routes
 from rapport.channels.http.routes.session import Server, session_routes
 from rapport.channels.http.routes.threads import thread_routes
@@ -100,6 +101,7 @@ def make_http_app(
     )
     _add_routes(app, context_routes(core, auth))
     _add_routes(app, timer_routes(core.follow_ups, auth))
+    _add_routes(app, reminder_routes(core.reminders, auth))
     _add_routes(app, approval_routes(core.approvals, auth))
     _add_routes(app, autonomy_routes(core, auth, metrics=counted))
     _add_routes(app, insight_routes(core, auth, metrics=counted))

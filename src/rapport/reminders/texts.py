@@ -1,0 +1,71 @@
+"""Write what a reminder says, and describe when it is due."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from rapport.domain.reminder import Reminder, Schedule
+
+LATE_AFTER = timedelta(minutes=2)
+
+_DAYS = {
+    "MO": "Monday",
+    "TU": "Tuesday",
+    "WE": "Wednesday",
+    "TH": "Thursday",
+    "FR": "Friday",
+    "SA": "Saturday",
+    "SU": "Sunday",
+}
+_UNITS = {"HOURLY": "hour", "DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "year"}
+
+
+def describe_time(local: datetime) -> str:
+    """Return a time of the clock, such as `Fri 20 Nov 2026, 09:00`."""
+    return f"{local:%a} {local.day} {local:%b %Y}, {local:%H:%M}"
+
+
+def describe_schedule(schedule: Schedule, *, own_zone: str) -> str:
+    """Return the absolute local time and the recurrence in words, with the zone."""
+    when = f"{describe_time(schedule.local)} ({schedule.zone or own_zone})"
+    return when if schedule.rule is None else f"{when}, {describe_rule(schedule)}"
+
+
+def describe_rule(schedule: Schedule) -> str:
+    """Return the recurrence in words; a rule with rare parts is quoted."""
+    parts = {part.partition("=")[0]: part.partition("=")[2] for part in (schedule.rule or "").split(";")}
+    unit, interval = _UNITS[parts.pop("FREQ")], int(parts.pop("INTERVAL", "1"))
+    for name in ("COUNT", "UNTIL", "WKST"):
+        parts.pop(name, None)
+    words = f"every {unit}" if interval == 1 else f"every {interval} {unit}s"
+    days = parts.pop("BYDAY", "")
+    names = [_DAYS.get(day) for day in days.split(",")] if days else []
+    if all(names) and names:
+        words += f" on {_join([name for name in names if name])}"
+    elif days:
+        parts["BYDAY"] = days
+    if unit == "month" and (month_days := parts.get("BYMONTHDAY", "")).isdigit():
+        parts.pop("BYMONTHDAY")
+        words += f" on day {month_days}"
+    if parts:
+        words += f" by the rule {';'.join(f'{name}={value}' for name, value in parts.items())}"
+    return words if schedule.ends_at is None else f"{words} until {describe_time(schedule.ends_at)}"
+
+
+def write_message(reminder: Reminder, *, occurrence: datetime, now: datetime, zone: ZoneInfo, is_group: bool) -> str:
+    """Return what a reminder says: the person's own words, and if it is late, when it was due. No model is asked."""
+    was_due = occurrence.astimezone(zone).replace(tzinfo=None)
+    late = f" (late: it was due on {describe_time(was_due)})" if now - occurrence >= LATE_AFTER else ""
+    name = reminder.author_name
+    if not is_group or not name:
+        return f"Reminder{late}: {reminder.text}"
+    return (
+        f"Reminder for {name}{late}: {reminder.text}"
+        if reminder.is_personal
+        else f"Reminder, asked for by {name}{late}: {reminder.text}"
+    )
+
+
+def _join(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
