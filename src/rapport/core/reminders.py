@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
@@ -82,7 +83,9 @@ class ReminderBook:
         async with self.database.transaction() as connection:
             conversation = await Conversations(connection).get(owner_id, conversation_id)
             preference = await Preferences(connection).get(owner_id, lock=True)
-            new = make_reminder(text, at=at, rule=rule, zone=zone, preference=preference, now=self.now(), asker=asker)
+            new = await asyncio.to_thread(  # a rule may take tenths of a second
+                make_reminder, text, at=at, rule=rule, zone=zone, preference=preference, now=self.now(), asker=asker
+            )
             stored = await Reminders(connection).add(owner_id, conversation.id, new)
         self.on_changed()
         return stored, preference
@@ -97,7 +100,7 @@ class ReminderBook:
             if change.text is not None:
                 reminder = replace(reminder, text=_check_text(change.text))
             if change.at is not None or change.rule is not None or change.zone is not None:
-                reminder = _reschedule_by(change, reminder, preference, self.now())
+                reminder = await asyncio.to_thread(_reschedule_by, change, reminder, preference, self.now())
             reminder = await Reminders(connection).change(reminder)
         self.on_changed()
         return reminder, preference

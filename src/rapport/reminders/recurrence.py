@@ -20,14 +20,16 @@ from rapport.followups.gates import is_quiet_now
 
 MAX_RULE_CHARACTERS = 500
 MAX_COUNT = 10_000
+MAX_INTERVAL = 1_000
 MIN_GAP = timedelta(hours=1)
 _CHECKED_OCCURRENCES = 100
-_MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 _PART = re.compile(r"([A-Z]+)=([A-Z0-9,+-]+)")
 _PARTS = frozenset(
     ("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYSETPOS", "BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY", "BYHOUR", "BYMINUTE")
 )  # fmt: skip
+_PARTS_OF_LONG_RULES = frozenset(("BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYSETPOS"))
+"""In shorter rules they are rare, and a rule without occurrences would be searched day by day until the year 9999."""
 _FREQUENCIES = frozenset(("HOURLY", "DAILY", "WEEKLY", "MONTHLY", "YEARLY"))
 
 
@@ -82,17 +84,14 @@ def get_due(schedule: Schedule, *, own_zone: str, quiet: QuietHours | None) -> d
 
 
 def leave_quiet_hours(due: datetime, quiet: QuietHours | None) -> datetime:
-    """Return the first minute from `due` on that is not in quiet hours."""
-    if not is_quiet_now(quiet, due):
+    """Return `due`, or the end of the quiet hours that it is in."""
+    if quiet is None or not is_quiet_now(quiet, due):
         return due
-    low, high = due, due + timedelta(days=3)
-    if is_quiet_now(quiet, high):  # quiet for days: there is no better time
-        return due
-    # The end is the first minute that is not quiet: quiet times are at least one and shorter than three days.
-    step = due.replace(second=0, microsecond=0) + _MINUTE
-    while step < high and is_quiet_now(quiet, step):
-        step += _MINUTE
-    return step if step > low else due
+    clock = ZoneInfo(quiet.time_zone)
+    today = to_local(due, clock).date()
+    ends = [datetime.combine(today + days * _DAY, quiet.end).replace(tzinfo=clock, fold=1) for days in (-1, 0, 1, 2)]
+    later = [moment for end in ends if (moment := end.astimezone(UTC)) > due and not is_quiet_now(quiet, moment)]
+    return later[0] if later else due
 
 
 def find_next(schedule: Schedule, *, own_zone: str, after: datetime, is_included: bool = False) -> datetime | None:
@@ -131,14 +130,8 @@ def _iterate(schedule: Schedule, clock: ZoneInfo, after: datetime, *, is_include
     The schedule's time is an occurrence itself, so counting on from it keeps intervals of days, weeks, months and years.
     """
     assert schedule.rule is not None
-    start = schedule.local
-    if "FREQ=HOURLY" in schedule.rule:  # hours that pass, not hours that the clock shows
-        utc = _make_rule(schedule.rule, to_moment(start, clock).replace(tzinfo=None))
-        local_times = (to_local(each.replace(tzinfo=UTC), clock) for each in utc)
-    else:
-        local_times = iter(_make_rule(schedule.rule, start))
-    for local in local_times:
-        if local > start or is_included:
+    for local in _make_rule(schedule.rule, schedule.local):
+        if local > schedule.local or is_included:
             yield local
 
 
@@ -157,6 +150,11 @@ def _check_rule(rule: str, start: datetime, clock: ZoneInfo) -> tuple[str, datet
     parts = _read_parts(rule)
     if parts.get("FREQ") not in _FREQUENCIES:
         raise InvalidInput("`rrule` must have a FREQ of HOURLY, DAILY, WEEKLY, MONTHLY or YEARLY: at most one an hour.")
+    interval = parts.get("INTERVAL", "1")
+    if not interval.isdigit() or not 1 <= int(interval) <= MAX_INTERVAL:
+        raise InvalidInput(f"`rrule` must have an INTERVAL from 1 to {MAX_INTERVAL:,}.")
+    if parts["FREQ"] not in ("MONTHLY", "YEARLY") and _PARTS_OF_LONG_RULES & parts.keys():
+        raise InvalidInput("`rrule` with BYMONTHDAY, BYYEARDAY or BYWEEKNO must have a FREQ of MONTHLY or YEARLY.")
     if "COUNT" in parts and "UNTIL" in parts:
         raise InvalidInput("`rrule` has COUNT and UNTIL, but may have only one of them.")
     plain = ";".join(f"{name}={value}" for name, value in parts.items())

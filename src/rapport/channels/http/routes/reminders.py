@@ -1,7 +1,7 @@
 """Serve `/api/reminders`: set, list, change, snooze, skip and cancel what people ask to be told (REM)."""
 
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field
@@ -106,6 +106,11 @@ def reminder_routes(reminders: ReminderBook, auth: Authenticator) -> APIRouter:
         )
         return json_response(reminder_view(stored, preference), status=201)
 
+    _add_routes_of_one(router, reminders, owner_id)
+    return router
+
+
+def _add_routes_of_one(router: APIRouter, reminders: ReminderBook, owner_id: Any) -> None:
     @router.get("/reminders/{reminder_id}", response_model=ReminderView, summary="Get a reminder")
     async def get_reminder(reminder_id: str, owner: str = owner_id) -> Response:
         return json_response(reminder_view(*await reminders.get(owner, reminder_id)))
@@ -142,8 +147,6 @@ def reminder_routes(reminders: ReminderBook, auth: Authenticator) -> APIRouter:
     )
     async def skip(reminder_id: str, body: SkipBody, owner: str = owner_id) -> Response:
         return json_response(reminder_view(*await reminders.skip(owner, reminder_id, by=_identify(body.author_id))))
-
-    return router
 
 
 def _make_asker(author: AuthorBody | None, *, personal: bool) -> Asker:
