@@ -63,7 +63,7 @@ def make_schedule(at: datetime, *, rule: str | None, zone: str | None, own_zone:
     if not limit.year <= local.year + 1 or local.year > limit.year + MAX_YEARS_AHEAD:
         raise InvalidInput(f"`at` must be within {MAX_YEARS_AHEAD} years from now.")
     if rule is None:
-        moment = at.astimezone(UTC).replace(microsecond=0) if is_moment else None
+        moment = at.astimezone(UTC) if is_moment else None
         if (moment or to_moment(local, clock)) <= now:
             raise InvalidInput(f"`at` is in the past: there it is {limit:%Y-%m-%d %H:%M} now.")
         return Schedule(local, zone, moment)
