@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from rapport.domain.tool import ToolOutcomeUnknown
+from rapport.storage.conversations.conversations import Conversations
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, scripted_model
 from tests.support.file_tools import FileTools
 from tests.support.world import World, open_world, until
@@ -251,3 +253,32 @@ async def test_a_model_that_calls_tools_for_ever_gives_one_reply(
     model.answers += [*(calls(f"{number}.txt") for number in range(8)), "Enough."]
     assert (await world.says(conversation, "Write and write."))["content"] == "Enough."
     assert files.written == [f"{number}.txt" for number in range(8)]
+
+
+async def test_decisions_at_the_same_moment_go_on_with_the_turn_once(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    """Each of the two must see the other: both wait for the conversation, which somebody else has locked."""
+    conversation = await begin(world)
+    model.answers += [calls("a.txt", "b.txt"), "Both are written."]
+    question = await world.says(conversation, "Write them down.")
+    assert "1. May I use `files__write` with path = `a.txt`?" in question["content"]
+    assert "2. May I use `files__write` with path = `b.txt`?" in question["content"]
+    asked = await approvals(world, conversation)
+
+    async def both_wait() -> bool:
+        [(count,)] = await world.sql(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return count == 2
+
+    async with asyncio.TaskGroup() as tasks:
+        async with world.database.transaction() as connection:
+            await Conversations(connection).lock("local", conversation)
+            for each in asked:
+                tasks.create_task(decide(world, conversation, each["id"], "allow"))
+            await until(both_wait)
+    assert (await answers(world, conversation, 2))[1] == "Both are written."
+    await world.drain()
+    assert sorted(files.written) == ["a.txt", "b.txt"]
+    assert len(await spoken(world, conversation)) == 2

@@ -42,7 +42,10 @@ class Approvals:
         Conflict after a different decision or when it is too late.
         """
         async with self.database.transaction() as connection:
-            conversation = await Conversations(connection).get(owner_id, conversation_id)
+            conversations = Conversations(connection)
+            # Before the statement that looks for other open questions: it must see decisions that are being committed.
+            await conversations.lock(owner_id, conversation_id)
+            conversation = await conversations.get(owner_id, conversation_id)
             calls = ToolCalls(connection)
             question = await calls.get_asked(owner_id, conversation_id, approval_id)
             is_asker = author_id is not None and author_id == question.asker_id
