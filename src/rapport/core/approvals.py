@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from rapport.domain.errors import Conflict, InvalidInput
+from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.domain.tool_call import Decision, ToolCall
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
@@ -25,6 +25,14 @@ class Approvals:
         async with self.database.statement() as connection:
             await Conversations(connection).get(owner_id, conversation_id)
             return await ToolCalls(connection).list_asked(owner_id, conversation_id)
+
+    async def list_together(self, owner_id: str, conversation_id: str, approval_id: str) -> Sequence[ToolCall]:
+        """Return the questions that one message asks, in its order: this one among them. Raise NotFound if it does not exist."""
+        async with self.database.statement() as connection:
+            together = await ToolCalls(connection).list_together(owner_id, conversation_id, approval_id)
+        if not together:
+            raise NotFound("There is no such question in this conversation.")
+        return together
 
     async def decide(
         self,

@@ -96,7 +96,10 @@ class TurnCalls:
     def make_request(self, text: str, undecided: Sequence[OutsideCall]) -> Reply:
         """Return the reply that asks a person about these calls, after the model's own text."""
         questions = self._make_questions(undecided)
-        lines = [text.strip(), *(describe_question(call) for call in questions)]
+        described = [describe_question(call) for call in questions]
+        if len(described) > 1:  # channels name them by their numbers
+            described = [f"{number}. {each}" for number, each in enumerate(described, 1)]
+        lines = [text.strip(), *described]
         metadata = {"approvals": [call.approval_id for call in questions]}
         return Reply(
             "\n\n".join(line for line in lines if line), metadata=metadata, model_failed=False, questions=questions

@@ -1,0 +1,102 @@
+"""Ask about tool calls with buttons under a message: allow or deny each call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from rapport.channels.telegram.commands.command import IsAdmin
+from rapport.core.approvals import Approvals
+from rapport.domain.conversation import Author, Conversation
+from rapport.domain.errors import Conflict, InvalidInput, NotFound
+from rapport.domain.outgoing import Button
+from rapport.domain.tool_call import Decision, ToolCall
+
+_PREFIX: Final = "call"
+_DECISIONS: Final[Mapping[str, str]] = {"allow": "Allow", "deny": "Don't allow"}
+_SHOW: Final = "show"
+GONE: Final = "This question is gone: its chat was erased."
+TOO_LATE: Final = "Too late"
+
+
+@dataclass(frozen=True, slots=True)
+class PressResult:
+    """What a press has led to."""
+
+    text: str
+    """A short notice for the person who pressed."""
+    rows: Sequence[Sequence[Button]] | None = None
+    """The buttons that the message has from now on; None: as they are."""
+
+
+def is_approval_button(data: str) -> bool:
+    """Return True if a button with this data was made here."""
+    return data.startswith(f"{_PREFIX}:")
+
+
+def make_rows(questions: Sequence[ToolCall]) -> list[list[Button]]:
+    """Return a row of buttons for each question: two that decide, or one that says what was decided.
+
+    The questions are those of one message, in its order: if there are several, their numbers stand in its text.
+    """
+    is_numbered = len(questions) > 1
+    return [_make_row(question, f" {number}" if is_numbered else "") for number, question in enumerate(questions, 1)]
+
+
+def _make_row(question: ToolCall, number: str) -> list[Button]:
+    if question.is_undecided:
+        return [
+            Button(f"{label}{number}", f"{_PREFIX}:{decision}:{question.approval_id}")
+            for decision, label in _DECISIONS.items()
+        ]
+    return [Button(f"{_name_outcome(question)}{number}", f"{_PREFIX}:{_SHOW}:{question.approval_id}")]
+
+
+def _name_outcome(question: ToolCall) -> str:
+    if question.state == "asked":
+        return TOO_LATE
+    return "Not allowed" if question.state == "denied" else "Allowed"
+
+
+async def press_approval_button(
+    data: str, conversation: Conversation, presser: Author, presser_is_admin: IsAdmin, approvals: Approvals
+) -> PressResult:
+    """Store the decision that a button stands for. Safe to repeat: the same decision again changes nothing.
+
+    In a group the person whose message needs the call decides, or an admin. A press that decides nothing says why.
+    """
+    _, action, approval_id = (*data.split(":", 2), "", "")[:3]
+    owner_id = conversation.owner_id
+    try:
+        questions = await approvals.list_together(owner_id, conversation.id, approval_id)
+        question = next(each for each in questions if each.approval_id == approval_id)
+        if action not in _DECISIONS:
+            return PressResult(_describe(question), make_rows(questions))
+        is_asker = presser.id == question.asker_id or not conversation.traits.has_many_speakers
+        decided = await approvals.decide(
+            owner_id,
+            conversation.id,
+            approval_id,
+            cast("Decision", action),
+            author_id=presser.id,
+            is_admin=not is_asker and question.is_undecided and await presser_is_admin(),
+        )
+        text = _describe(decided)
+    except NotFound:
+        return PressResult(GONE, ())
+    except Conflict as error:  # decided before, or too late
+        text = str(error)
+    except InvalidInput as error:  # somebody else's to decide
+        return PressResult(str(error))
+    return PressResult(text, make_rows(await approvals.list_together(owner_id, conversation.id, approval_id)))
+
+
+def _describe(question: ToolCall) -> str:
+    match question.state:
+        case "asked":
+            return "Nobody has decided yet." if question.is_undecided else "Nobody decided in time."
+        case "denied":
+            return "Not allowed: the call is not made."
+        case _:
+            return "Allowed."
