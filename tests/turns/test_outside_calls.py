@@ -272,12 +272,11 @@ async def test_decisions_at_the_same_moment_go_on_with_the_turn_once(
         )
         return count == 2
 
-    async with asyncio.TaskGroup() as tasks:
-        async with world.database.transaction() as connection:
-            await Conversations(connection).lock("local", conversation)
-            for each in asked:
-                tasks.create_task(decide(world, conversation, each["id"], "allow"))
-            await until(both_wait)
+    async with asyncio.TaskGroup() as tasks, world.database.transaction() as connection:
+        await Conversations(connection).lock("local", conversation)
+        for each in asked:
+            tasks.create_task(decide(world, conversation, each["id"], "allow"))
+        await until(both_wait)
     assert (await answers(world, conversation, 2))[1] == "Both are written."
     await world.drain()
     assert sorted(files.written) == ["a.txt", "b.txt"]

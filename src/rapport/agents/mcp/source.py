@@ -51,6 +51,13 @@ class McpTools:
             return ToolResult(f"Not done: {problem}", is_error=True)
         return await connection.call(spec, raw_name, arguments)
 
+    def find_problem(self, name: str) -> str | None:
+        """Return why a server has no connection; None if it is connected. It may not have been tried yet."""
+        connection = self.connections[name]
+        if connection.tried.is_set():
+            return connection.problem
+        return "it has not answered yet"
+
     async def wait_until_tried(self, seconds: float) -> None:
         """Wait until each server is connected or has failed once, at most so many seconds."""
         try:
