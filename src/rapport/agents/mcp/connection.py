@@ -100,7 +100,7 @@ class Connection:
 
         streams: Streams
         async with open_streams(self.server, Throttle()) as streams:
-            peer = Peer(streams, server=self.server.name, on_tools_changed=self._note_change)
+            peer = Peer(streams, self.server, on_tools_changed=self._note_change)
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(peer.read)
