@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from rapport.cli.mcp_servers import connect
 from tests.agents.mcp.connecting import HOSTILE
+from tests.agents.mcp.connecting import hostile as hanging
 from tests.agents.mcp.test_real_servers import find_free_port, peer
 from tests.support.commands import Home, Ran
 
@@ -86,6 +88,11 @@ def test_list_names_each_server_that_fails_in_one_sentence_and_goes_on(home: Hom
     assert missing.endswith("No such file or directory. Install the program, or give its whole path as `command`.")
     assert away.endswith("it can't be reached (ConnectError). Start the server, or correct its `url`.")
     assert SECRET not in ran.out + ran.err
+
+
+async def test_a_server_that_hangs_is_waited_for_a_bounded_time() -> None:
+    async with connect([hanging("hangs_at_start")], seconds=0.5) as tools:
+        assert tools.find_problem("bad") == "it has not answered yet"
 
 
 def test_list_works_without_servers_and_without_a_database(home: Home) -> None:
@@ -176,15 +183,18 @@ def test_doctor_checks_each_server(home: Home, tmp_path: Path, database_url: str
     settings = configure(
         home,
         files=filesystem(tmp_path),
+        mistaken=hostile("works", readOnly=["wrok"]),
         dead=hostile("ends_at_once", env={"SOME_TOKEN": SECRET}),
         away={"url": f"http://127.0.0.1:{find_free_port()}/mcp?key={SECRET}"},
     )
     ran = home.run("doctor", **{**settings, "DATABASE_URL": database_url})
     assert ran.code == 1
     lines = {line[2:].partition(":")[0]: line for line in ran.out.splitlines()}
-    assert "3 configured" in lines["MCP servers"]
+    assert "4 configured" in lines["MCP servers"]
     assert "14 tools over stdio, 4 of them change something" in lines["MCP server files"]
     assert lines["MCP server files"].startswith("✓")
+    assert lines["MCP server mistaken"].startswith("!")
+    assert "`readOnly` or `disabledTools` name some that it does not have: wrok" in lines["MCP server mistaken"]
     assert lines["MCP server dead"].startswith("✗")
     assert "the token [redacted] is wrong. Run its `command`" in lines["MCP server dead"]
     assert "it can't be reached (ConnectError). Start the server, or correct its `url`." in lines["MCP server away"]

@@ -41,5 +41,8 @@ async def _report_server(tools: McpTools, server: McpServer) -> str:
     specs = [spec for spec in tools.list_tools() if spec.server == server.name]
     if not specs:
         return Caution("it is connected and offers no tools")
+    if unknown := tools.connections[server.name].unknown_names:
+        names = ", ".join(unknown)
+        return Caution(f"{len(specs)} tools; `readOnly` or `disabledTools` name some that it does not have: {names}")
     changing = sum(spec.has_outside_effect for spec in specs)
     return f"{len(specs)} tools over {server.transport}, {changing} of them change something"

@@ -187,7 +187,9 @@ def after_start() -> None:
 
 def handle(message: dict[str, Any]) -> None:
     method = message.get("method")
-    if method == "initialize":
+    if method == "initialize" and MODE == "refuses_to_begin":
+        send(id=message["id"], error={"code": -32000, "message": f"not\n today \x1b[31m{os.environ['SOME_TOKEN']}\n\n"})
+    elif method == "initialize":
         info = {"name": "hostile", "version": "1"}
         version = "1999-01-01" if MODE == "old_version" else message["params"]["protocolVersion"]
         answer(message, protocolVersion=version, capabilities={"tools": {}}, serverInfo=info)

@@ -92,6 +92,14 @@ async def test_a_server_that_ends_at_once_says_its_last_words_without_secrets(ca
         assert tools.connections["bad"].problem == "it ended with status 4: the token [redacted] is wrong"
 
 
+async def test_the_reason_of_a_refusal_is_one_line_without_secrets() -> None:
+    from rapport.logs import Redactor
+
+    server = hostile("refuses_to_begin", env={"SOME_TOKEN": "abcdefgh12345"}, redact=Redactor(["abcdefgh12345"]))
+    async with running(server) as tools:
+        assert tools.connections["bad"].problem == "it refused to begin: not today [31m[redacted]"
+
+
 async def test_a_call_that_gets_no_answer_has_an_unknown_outcome() -> None:
     async with running(hostile("hangs_in_call", timeout_seconds=0.5), hostile("works", name="good")) as tools:
         with pytest.raises(ToolOutcomeUnknown, match=r"did not answer within 0\.5 seconds"):
@@ -261,8 +269,12 @@ async def test_a_server_may_ask_for_nothing() -> None:
 
 async def test_only_a_hint_or_the_configuration_makes_a_tool_one_that_reads() -> None:
     trusted = hostile("hints", name="trusted")
-    listed = hostile("hints", name="listed", read_only=frozenset({"changes"}), disabled_tools=frozenset({"destroys"}))
+    listed = hostile(
+        "hints", name="listed", read_only=frozenset({"changes"}), disabled_tools=frozenset({"destroys", "wites"})
+    )
     async with running(trusted, listed) as tools:
+        assert [*tools.connections["listed"].unknown_names] == ["wites"]
+        assert [*tools.connections["trusted"].unknown_names] == []
         only_reads = {spec.name: spec.only_reads for spec in tools.list_tools()}
     assert only_reads == {
         "trusted__reads": True,

@@ -22,7 +22,7 @@ TOO_LATE: Final = "Too late"
 
 @dataclass(frozen=True, slots=True)
 class PressResult:
-    """What a press has led to."""
+    """The result of a press: what the person reads, and what the message shows."""
 
     text: str
     """A short notice for the person who pressed."""
