@@ -7,6 +7,7 @@ goes on with the same calls (ADR 90).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -40,6 +41,7 @@ Flush: TypeAlias = Callable[[], Awaitable[None]]
 
 MAX_SHOWN_ARGUMENT_CHARACTERS = 300
 """The number of characters that the question shows of each argument; the channels show all of it."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class TurnCalls:
@@ -200,12 +202,28 @@ class TurnCalls:
 
 
 def describe_question(call: ToolCall) -> str:
-    """Return the question to a person, as every channel shows it."""
-    arguments = ", ".join(f"{name} = {_shorten(value)}" for name, value in call.arguments.items())
+    """Return the question to a person, as every channel shows it. A name that the model has made up can't imitate its words."""
+    arguments = ", ".join(f"{_quote_name(name)} = {_quote(_write(value))}" for name, value in call.arguments.items())
     return f"May I use `{call.tool}`{f' with {arguments}' if arguments else ''}? I do it only if you allow it."
 
 
-def _shorten(value: object) -> str:
-    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    flat = " ".join(written.replace("`", "'").split())
-    return f"`{flat if len(flat) <= MAX_SHOWN_ARGUMENT_CHARACTERS else f'{flat[:MAX_SHOWN_ARGUMENT_CHARACTERS]}…'}`"
+def is_shortened(call: ToolCall) -> bool:
+    """Return True if the question does not show the whole of each argument."""
+    written = [*call.arguments, *(_write(value) for value in call.arguments.values())]
+    return any(len(each) > MAX_SHOWN_ARGUMENT_CHARACTERS for each in written)
+
+
+def _quote_name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else _quote(_flatten(name))
+
+
+def _write(value: object) -> str:
+    return _flatten(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _flatten(text: str) -> str:
+    return " ".join(text.replace("`", "'").split())
+
+
+def _quote(text: str) -> str:
+    return f"`{text if len(text) <= MAX_SHOWN_ARGUMENT_CHARACTERS else f'{text[:MAX_SHOWN_ARGUMENT_CHARACTERS]}…'}`"

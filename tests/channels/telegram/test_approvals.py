@@ -172,6 +172,23 @@ async def test_several_questions_are_decided_one_by_one(town: Town, model: Scrip
     assert town.peer.sent(town.ann_alone)[-1] == "It is written."
 
 
+async def test_a_call_that_is_too_long_for_the_question_is_shown_as_a_whole(
+    town: Town, model: ScriptedModel, files: FileTools
+) -> None:
+    path = "begin " + "x" * 400 + "\n```\n<b>the end</b> [link](http://example.org/)"
+    question = await ask(town, model, path)
+    assert "the end" not in question.text
+    assert labels(question) == ["Allow", "Don't allow", "Show all"]
+    await press(town, question, "Show all")
+    [shown] = [each for each in town.peer.posted(town.ann_alone) if each.reply_to == question.message_id]
+    assert shown.text == "files__write with:\n\n" + json.dumps({"path": path}, indent=2)
+    assert shown.entity_texts("text_link") == []
+    assert labels(question) == ["Allow", "Don't allow", "Show all"]
+    assert await press(town, question, "Allow") == "Allowed."
+    assert labels(question) == ["Allowed"]
+    assert files.written == [path]
+
+
 async def test_a_decision_over_the_api_shows_at_the_next_press(
     town: Town, model: ScriptedModel, files: FileTools
 ) -> None:

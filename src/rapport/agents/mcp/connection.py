@@ -165,9 +165,10 @@ class Connection:
                 break
             cursor = following
         self.tools = await asyncio.to_thread(make_specs, self.server, listed)
-        self.unknown_names = find_unknown_names(self.server, listed)
-        if self.unknown_names:
-            log.warning("mcp.unknown_names", server=self.server.name, names=self.unknown_names)
+        unknown_names = find_unknown_names(self.server, listed)
+        if unknown_names and unknown_names != self.unknown_names:
+            log.warning("mcp.unknown_names", server=self.server.name, names=unknown_names)
+        self.unknown_names = unknown_names
 
     async def call(self, spec: ToolSpec, raw_name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call a tool within its time limit. Raise Transient or ToolOutcomeUnknown as `ToolSource.call` says."""

@@ -66,9 +66,10 @@ def make_specs(server: McpServer, listed: Iterable[object]) -> dict[str, tuple[T
 
 def find_unknown_names(server: McpServer, listed: Iterable[object]) -> list[str]:
     """Return the names of tools in the server's configuration that no listed tool has: a mistake there frees or hides nothing."""
-    raw_names = {_find_name(each) for each in listed}
+    named = (server.read_only or frozenset()) | server.disabled_tools
+    raw_names = {_find_name(each) for each in listed} if named else set[str]()
     known = raw_names | {name_tool(server.name, each) for each in raw_names}
-    return sorted(((server.read_only or frozenset()) | server.disabled_tools) - known)
+    return sorted(named - known)
 
 
 def _find_name(tool: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
@@ -10,12 +11,14 @@ from rapport.channels.telegram.commands.command import IsAdmin
 from rapport.core.approvals import Approvals
 from rapport.domain.conversation import Author, Conversation
 from rapport.domain.errors import Conflict, InvalidInput, NotFound
-from rapport.domain.outgoing import Button
+from rapport.domain.outgoing import Button, Notice
 from rapport.domain.tool_call import Decision, ToolCall
+from rapport.turns.outside_calls import is_shortened
 
 _PREFIX: Final = "call"
 _DECISIONS: Final[Mapping[str, str]] = {"allow": "Allow", "deny": "Don't allow"}
 _SHOW: Final = "show"
+_WHOLE: Final = "whole"
 GONE: Final = "This question is gone: its chat was erased."
 TOO_LATE: Final = "Too late"
 
@@ -28,6 +31,8 @@ class PressResult:
     """A short notice for the person who pressed."""
     rows: Sequence[Sequence[Button]] | None = None
     """The buttons that the message has from now on; None: as they are."""
+    notice: Notice | None = None
+    """A message to send: the whole of a call."""
 
 
 def is_approval_button(data: str) -> bool:
@@ -36,7 +41,9 @@ def is_approval_button(data: str) -> bool:
 
 
 def make_rows(questions: Sequence[ToolCall]) -> list[list[Button]]:
-    """Return a row of buttons for each question: two that decide, or one that says what was decided.
+    """Return a row of buttons for each question: those that decide, or one that says what was decided.
+
+    If the text shows only a part of a call, another button shows the whole.
 
     The questions are those of one message, in its order: if there are several, their numbers stand in its text.
     """
@@ -45,12 +52,12 @@ def make_rows(questions: Sequence[ToolCall]) -> list[list[Button]]:
 
 
 def _make_row(question: ToolCall, number: str) -> list[Button]:
+    labels = {_SHOW: _name_outcome(question)}
     if question.is_undecided:
-        return [
-            Button(f"{label}{number}", f"{_PREFIX}:{decision}:{question.approval_id}")
-            for decision, label in _DECISIONS.items()
-        ]
-    return [Button(f"{_name_outcome(question)}{number}", f"{_PREFIX}:{_SHOW}:{question.approval_id}")]
+        labels = {**_DECISIONS, _WHOLE: "Show all"} if is_shortened(question) else _DECISIONS
+    return [
+        Button(f"{label}{number}", f"{_PREFIX}:{action}:{question.approval_id}") for action, label in labels.items()
+    ]
 
 
 def _name_outcome(question: ToolCall) -> str:
@@ -71,6 +78,8 @@ async def press_approval_button(
     try:
         questions = await approvals.list_together(owner_id, conversation.id, approval_id)
         question = next(each for each in questions if each.approval_id == approval_id)
+        if action == _WHOLE:
+            return PressResult("", notice=_show_whole(question))
         if action not in _DECISIONS:
             return PressResult(_describe(question), make_rows(questions))
         is_asker = presser.id == question.asker_id or not conversation.traits.has_many_speakers
@@ -90,6 +99,12 @@ async def press_approval_button(
     except InvalidInput as error:  # somebody else's to decide
         return PressResult(str(error))
     return PressResult(text, make_rows(await approvals.list_together(owner_id, conversation.id, approval_id)))
+
+
+def _show_whole(question: ToolCall) -> Notice:
+    """Return a notice with all arguments. In JSON no line of a text can end the block: its line ends are written as `\\n`."""
+    arguments = json.dumps(question.arguments, ensure_ascii=False, indent=2)
+    return Notice(f"`{question.tool}` with:\n\n```json\n{arguments}\n```")
 
 
 def _describe(question: ToolCall) -> str:

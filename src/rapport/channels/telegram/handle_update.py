@@ -192,7 +192,7 @@ class UpdateHandler:
         if conversation is None:
             return
         if is_approval_button(press.data):
-            await self._handle_approval(press, conversation)
+            await self._handle_approval(press, conversation, update_id)
             return
         try:
             notice = await press_button(
@@ -211,10 +211,9 @@ class UpdateHandler:
             return
         if press.message_id is not None:
             await self._try_call("editMessageReplyMarkup", chat_id=press.chat.id, message_id=press.message_id)
-        addressed_notice = replace(notice, reply_to_platform_id=press.platform_id, thread_id=press.thread_id)
-        await self._post_notice(addressed_notice, press.chat, update_id)
+        await self._post_reply(notice, press, update_id)
 
-    async def _handle_approval(self, press: ButtonPressed, conversation: Conversation) -> None:
+    async def _handle_approval(self, press: ButtonPressed, conversation: Conversation, update_id: int) -> None:
         """Store a decision about a tool call, tell the person who pressed, and show below the message what became of it."""
         result = await press_approval_button(
             press.data,
@@ -224,7 +223,9 @@ class UpdateHandler:
             self.context.core.approvals,
         )
         # Both are optional: a button that stays says at its next press what was decided.
-        await self._try_call("answerCallbackQuery", callback_query_id=press.callback_id, text=result.text)
+        await self._try_call("answerCallbackQuery", callback_query_id=press.callback_id, text=result.text or None)
+        if result.notice is not None:
+            await self._post_reply(result.notice, press, update_id)
         if result.rows is not None and press.message_id is not None:
             await self._try_call(
                 "editMessageReplyMarkup",
@@ -232,6 +233,11 @@ class UpdateHandler:
                 message_id=press.message_id,
                 reply_markup=render_keyboard(result.rows),
             )
+
+    async def _post_reply(self, notice: Notice, press: ButtonPressed, update_id: int) -> None:
+        """Post a notice as a reply to the message with the button."""
+        addressed_notice = replace(notice, reply_to_platform_id=press.platform_id, thread_id=press.thread_id)
+        await self._post_notice(addressed_notice, press.chat, update_id)
 
     async def _post_notice(self, notice: Notice, chat: Chat, update_id: int) -> None:
         """Post a notice; if the conversation was just erased, into the new one."""

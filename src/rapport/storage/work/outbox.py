@@ -34,7 +34,8 @@ WITH taken AS (
 )
 SELECT t.id, t.channel, t.attempts, t.previous_state = 'unconfirmed' AS is_unconfirmed,
        t.created_at < clock_timestamp() - %(patience)s * interval '1 second' AS is_overdue,
-       t.conversation_id, t.owner_id, t.message_id, t.platform_ids, t.notice, m.content, m.metadata->'approvals'->>0 AS question, m.thread_id, asked.platform_id AS reply_to
+       t.conversation_id, t.owner_id, t.message_id, t.platform_ids, t.notice, m.content, m.thread_id,
+       m.metadata -> 'approvals' ->> 0 AS question, asked.platform_id AS reply_to
 FROM taken t LEFT JOIN messages m ON m.conversation_id = t.conversation_id AND m.id = t.message_id
 LEFT JOIN messages asked ON asked.conversation_id = m.conversation_id AND asked.id = m.reply_to_id
 ORDER BY t.seq
