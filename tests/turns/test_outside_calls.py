@@ -255,6 +255,22 @@ async def test_a_model_that_calls_tools_for_ever_gives_one_reply(
     assert files.written == [f"{number}.txt" for number in range(8)]
 
 
+async def test_an_allowed_call_whose_server_is_away_is_told_and_not_made(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    conversation = await begin(world)
+    model.answers += [calls("a.txt"), "It could not be written."]
+    await world.says(conversation, "Write it down.")
+    files.is_away = True
+    [asked] = await approvals(world, conversation)
+    assert (await decide(world, conversation, asked["id"], "allow"))["state"] == "allowed"
+    assert (await answers(world, conversation, 2))[1] == "It could not be written."
+    [told] = [text for role, text in model.calls[-1].window if role == "tool"]
+    assert told == "Not done: its server can't be reached right now."
+    assert "files__write" not in model.calls[-1].tools
+    assert ((await approvals(world, conversation))[0]["state"], files.written) == ("failed", [])
+
+
 async def test_a_made_up_argument_can_not_imitate_the_question(
     world: World, model: ScriptedModel, files: FileTools
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from rapport.domain import failpoints
 from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.domain.tool_call import Decision, ToolCall
 from rapport.storage.conversations.conversations import Conversations
@@ -63,6 +64,7 @@ class Approvals:
                 )
             is_stored = await calls.decide(owner_id, conversation_id, approval_id, decision, by=author_id or owner_id)
             question = await calls.get_asked(owner_id, conversation_id, approval_id)
+        failpoints.reach("approval.decided")
         if is_stored:
             await self.on_decided(conversation_id)
             return question

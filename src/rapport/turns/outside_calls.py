@@ -19,9 +19,9 @@ from rapport.domain import failpoints
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import Reply
 from rapport.domain.ids import new_id
-from rapport.domain.tool import ToolOutcomeUnknown
+from rapport.domain.tool import ToolOutcomeUnknown, ToolSpec
 from rapport.domain.tool_call import CallState, ToolCall
-from rapport.domain.tool_names import is_named
+from rapport.domain.tool_names import is_named, is_outside_name
 from rapport.storage.work.events import Superseded
 from rapport.storage.work.tool_calls import ToolCalls
 from rapport.turns.findings import Search
@@ -51,9 +51,23 @@ class TurnCalls:
         """`flush` makes the turn's checkpoints durable."""
         self.search: Search | None = None
         """The turn's searches, once there are some: results must not cite the notes that they have found."""
+        self.stored_tools: Sequence[ToolSpec] = ()
         self._turn = turn
         self._flush = flush
         self._is_used = turn.event.resumes is not None or turn.event.attempts > 1
+
+    async def restore(self) -> None:
+        """Prepare to go on with a turn, perhaps just after a start: wait for the servers of its tools, and know those of stored calls."""
+        chosen = self._turn.profile.tools or ()
+        names = [name for name in chosen if is_outside_name(name)]
+        if not self._is_used or not names:
+            return
+        await self._turn.deps.tool_source.wait_for(names)
+        self.stored_tools = [
+            ToolSpec(call.tool, "", {}, "outside", only_reads=False, server=call.server)
+            for call in await self.list_stored()
+            if is_named(call.tool, names)
+        ]
 
     async def find_undecided(self, calls: Sequence[OutsideCall]) -> Sequence[OutsideCall]:
         """Return the calls that need a person's decision and have none."""
