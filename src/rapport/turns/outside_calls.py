@@ -51,7 +51,7 @@ class TurnCalls:
         """`flush` makes the turn's checkpoints durable."""
         self.search: Search | None = None
         """The turn's searches, once there are some: results must not cite the notes that they have found."""
-        self.stored_tools: Sequence[ToolSpec] = ()
+        self.tools_of_stored_calls: Sequence[ToolSpec] = ()
         self._turn = turn
         self._flush = flush
         self._is_used = turn.event.resumes is not None or turn.event.attempts > 1
@@ -63,7 +63,7 @@ class TurnCalls:
         if not self._is_used or not names:
             return
         await self._turn.deps.tool_source.wait_for(names)
-        self.stored_tools = [
+        self.tools_of_stored_calls = [
             ToolSpec(call.tool, "", {}, "outside", only_reads=False, server=call.server)
             for call in await self.list_stored()
             if is_named(call.tool, names)

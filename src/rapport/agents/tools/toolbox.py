@@ -57,7 +57,7 @@ class OutsideCalls(Protocol):
     """Records the calls with effects outside, so that each runs at most once."""
 
     @property
-    def stored_tools(self) -> Sequence[ToolSpec]:
+    def tools_of_stored_calls(self) -> Sequence[ToolSpec]:
         """Return the tools of the calls that this turn has stored before. Their server may be away: they are not offered again."""
         ...
 
@@ -79,7 +79,10 @@ class Toolbox:
         offered = {
             tool.spec.name: tool for tool in tools if outside_calls is not None or not tool.spec.has_outside_effect
         }
-        stored = {spec.name: BoundTool(spec, _refuse) for spec in (outside_calls.stored_tools if outside_calls else ())}
+        stored = {
+            spec.name: BoundTool(spec, _refuse)
+            for spec in (outside_calls.tools_of_stored_calls if outside_calls else ())
+        }
         self._tools = {**stored, **offered}
         self.schemas = [tool.spec.schema for tool in offered.values()]
         """The tools that the model may use in this turn, as providers take them."""
