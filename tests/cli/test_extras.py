@@ -143,6 +143,19 @@ def test_doctor_names_the_missing_extra_of_each_part(home: Home, hiding: dict[st
     assert lines["Database"].startswith("✓")
 
 
+def test_an_mcp_server_without_its_extra_says_what_to_install(
+    home: Home, hiding: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "mcp.json"
+    config.write_text('{"mcpServers": {"files": {"command": "node"}}}')
+    missing = f"MCP servers are configured{install(extras.MCP)}"
+    assert home.fails("serve", PORT="0", RAPPORT_MCP_CONFIG=str(config), **hiding) == f"rapport: {missing}\n"
+    listed = home.run("tools", "list", RAPPORT_MCP_CONFIG=str(config), **hiding)
+    assert (listed.code, listed.err) == (1, f"rapport: {missing}\n")
+    doctor = home.run("doctor", RAPPORT_MCP_CONFIG=str(config), **hiding)
+    assert f"✗ MCP servers: {missing}\n" in doctor.out
+
+
 def test_calibrate_measures_without_matplotlib_and_says_why_it_draws_nothing(
     home: Home, hiding: dict[str, str], tmp_path: Path
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -77,6 +77,13 @@ class ToolSource(Protocol):
         """
         ...
 
+    async def wait_for(self, names: Collection[str]) -> None:
+        """Wait for the programs of these tools, which are named as in an agent's profile: until each is connected or has failed.
+
+        Half a minute at most, and only after the start of the process.
+        """
+        ...
+
 
 class NoToolSource:
     """A server without foreign tools."""
@@ -86,6 +93,9 @@ class NoToolSource:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         return ToolResult("There is no such tool.", is_error=True)
+
+    async def wait_for(self, names: Collection[str]) -> None:
+        pass
 
 
 NO_TOOL_SOURCE: Final = NoToolSource()

@@ -7,6 +7,7 @@ goes on with the same calls (ADR 90).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -18,9 +19,9 @@ from rapport.domain import failpoints
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import Reply
 from rapport.domain.ids import new_id
-from rapport.domain.tool import ToolOutcomeUnknown
+from rapport.domain.tool import ToolOutcomeUnknown, ToolSpec
 from rapport.domain.tool_call import CallState, ToolCall
-from rapport.domain.tool_names import is_named
+from rapport.domain.tool_names import is_named, is_outside_name
 from rapport.storage.work.events import Superseded
 from rapport.storage.work.tool_calls import ToolCalls
 from rapport.turns.findings import Search
@@ -40,6 +41,7 @@ Flush: TypeAlias = Callable[[], Awaitable[None]]
 
 MAX_SHOWN_ARGUMENT_CHARACTERS = 300
 """The number of characters that the question shows of each argument; the channels show all of it."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class TurnCalls:
@@ -49,9 +51,23 @@ class TurnCalls:
         """`flush` makes the turn's checkpoints durable."""
         self.search: Search | None = None
         """The turn's searches, once there are some: results must not cite the notes that they have found."""
+        self.tools_of_stored_calls: Sequence[ToolSpec] = ()
         self._turn = turn
         self._flush = flush
         self._is_used = turn.event.resumes is not None or turn.event.attempts > 1
+
+    async def restore(self) -> None:
+        """Prepare to go on with a turn, perhaps just after a start: wait for the servers of its tools, and know those of stored calls."""
+        chosen = self._turn.profile.tools or ()
+        names = [name for name in chosen if is_outside_name(name)]
+        if not self._is_used or not names:
+            return
+        await self._turn.deps.tool_source.wait_for(names)
+        self.tools_of_stored_calls = [
+            ToolSpec(call.tool, "", {}, "outside", only_reads=False, server=call.server)
+            for call in await self.list_stored()
+            if is_named(call.tool, names)
+        ]
 
     async def find_undecided(self, calls: Sequence[OutsideCall]) -> Sequence[OutsideCall]:
         """Return the calls that need a person's decision and have none."""
@@ -96,7 +112,10 @@ class TurnCalls:
     def make_request(self, text: str, undecided: Sequence[OutsideCall]) -> Reply:
         """Return the reply that asks a person about these calls, after the model's own text."""
         questions = self._make_questions(undecided)
-        lines = [text.strip(), *(describe_question(call) for call in questions)]
+        described = [describe_question(call) for call in questions]
+        if len(described) > 1:  # channels name them by their numbers
+            described = [f"{number}. {each}" for number, each in enumerate(described, 1)]
+        lines = [text.strip(), *described]
         metadata = {"approvals": [call.approval_id for call in questions]}
         return Reply(
             "\n\n".join(line for line in lines if line), metadata=metadata, model_failed=False, questions=questions
@@ -197,12 +216,28 @@ class TurnCalls:
 
 
 def describe_question(call: ToolCall) -> str:
-    """Return the question to a person, as every channel shows it."""
-    arguments = ", ".join(f"{name} = {_shorten(value)}" for name, value in call.arguments.items())
+    """Return the question to a person, as every channel shows it. A name that the model has made up can't imitate its words."""
+    arguments = ", ".join(f"{_quote_name(name)} = {_quote(_write(value))}" for name, value in call.arguments.items())
     return f"May I use `{call.tool}`{f' with {arguments}' if arguments else ''}? I do it only if you allow it."
 
 
-def _shorten(value: object) -> str:
-    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    flat = " ".join(written.replace("`", "'").split())
-    return f"`{flat if len(flat) <= MAX_SHOWN_ARGUMENT_CHARACTERS else f'{flat[:MAX_SHOWN_ARGUMENT_CHARACTERS]}…'}`"
+def is_shortened(call: ToolCall) -> bool:
+    """Return True if the question does not show the whole of each argument."""
+    written = [*call.arguments, *(_write(value) for value in call.arguments.values())]
+    return any(len(each) > MAX_SHOWN_ARGUMENT_CHARACTERS for each in written)
+
+
+def _quote_name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else _quote(_flatten(name))
+
+
+def _write(value: object) -> str:
+    return _flatten(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _flatten(text: str) -> str:
+    return " ".join(text.replace("`", "'").split())
+
+
+def _quote(text: str) -> str:
+    return f"`{text if len(text) <= MAX_SHOWN_ARGUMENT_CHARACTERS else f'{text[:MAX_SHOWN_ARGUMENT_CHARACTERS]}…'}`"

@@ -56,6 +56,11 @@ class OutsideCall:
 class OutsideCalls(Protocol):
     """Records the calls with effects outside, so that each runs at most once."""
 
+    @property
+    def tools_of_stored_calls(self) -> Sequence[ToolSpec]:
+        """Return the tools of the calls that this turn has stored before. Their server may be away: they are not offered again."""
+        ...
+
     async def find_undecided(self, calls: Sequence[OutsideCall]) -> Sequence[OutsideCall]:
         """Return the calls that a person must decide about before they may run."""
         ...
@@ -71,10 +76,15 @@ class Toolbox:
     def __init__(self, tools: Sequence[BoundTool] = (), *, outside_calls: OutsideCalls | None = None) -> None:
         """Without `outside_calls` no tool with an effect outside is offered."""
         self._outside_calls = outside_calls
-        self._tools = {
+        offered = {
             tool.spec.name: tool for tool in tools if outside_calls is not None or not tool.spec.has_outside_effect
         }
-        self.schemas = [tool.spec.schema for tool in self._tools.values()]
+        stored = {
+            spec.name: BoundTool(spec, _refuse)
+            for spec in (outside_calls.tools_of_stored_calls if outside_calls else ())
+        }
+        self._tools = {**stored, **offered}
+        self.schemas = [tool.spec.schema for tool in offered.values()]
         """The tools that the model may use in this turn, as providers take them."""
         self.has_outside_effects = any(tool.spec.has_outside_effect for tool in self._tools.values())
         self.max_rounds = (
@@ -168,3 +178,7 @@ class Toolbox:
         if tool is None or not tool.spec.needs_result:
             return None
         return "outside" if tool.spec.is_outside else "lookup"
+
+
+async def _refuse(_arguments: Mapping[str, Any]) -> str:
+    return "There is no such tool."

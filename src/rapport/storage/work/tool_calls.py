@@ -135,6 +135,19 @@ class ToolCalls:
             raise NotFound("There is no such question in this conversation.")
         return found[0]
 
+    async def list_together(self, owner_id: str, conversation_id: str, approval_id: str) -> list[ToolCall]:
+        """Return the questions of the reply that asks this one, in its order; none if there is no such question.
+
+        They are those about calls of one message of the model.
+        """
+        found = await self._select(
+            "conversation_id = %(conversation)s AND owner_id = %(owner)s AND approval_id IS NOT NULL AND message_id ="
+            " (SELECT message_id FROM tool_calls WHERE approval_id = %(approval)s)",
+            {"conversation": conversation_id, "owner": owner_id, "approval": approval_id},
+        )
+        rounds = {call.place[0] for call in found if call.approval_id == approval_id}
+        return sorted((call for call in found if call.place[0] in rounds), key=lambda call: call.place)
+
     async def decide(
         self, owner_id: str, conversation_id: str, approval_id: str, decision: Decision, *, by: str
     ) -> bool:
