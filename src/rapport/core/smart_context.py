@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -60,7 +61,8 @@ class SmartContext:
         options = choose_options(self.selector.options, profile, strategy=strategy)
         return (await self.selector.load_and_select(owner_id, call, options=options)).selection
 
-    def select_in_sent(self, sent: SentContext, *, strategy: Strategy | None = None) -> ContextSelection:
+    async def select_in_sent(self, sent: SentContext, *, strategy: Strategy | None = None) -> ContextSelection:
         """Return the sent messages that belong to the sent call. Nothing is searched by meaning: that needs stored vectors."""
         options = self.selector.options if strategy is None else replace(self.selector.options, strategy=strategy)
-        return select_context(sent.call, sent.found, options)
+        # In a thread: the first selection loads the tables of the scorer.
+        return await asyncio.to_thread(select_context, sent.call, sent.found, options)
