@@ -77,7 +77,8 @@ def mcp(
     """Serve the Model Context Protocol on standard input and output, for a program that starts this command."""
     from rapport.cli.mcp import serve_stdio
 
-    start(lambda settings: serve_stdio(settings, url=url, user=user), level="warning")
+    # Not uvloop: it makes standard input non-blocking.
+    start(lambda settings: serve_stdio(settings, url=url, user=user), level="warning", use_uvloop=False)
 
 
 @app.command()

@@ -158,8 +158,8 @@ def _refuse_long_line(line: Line) -> bytes:
 
 def _format_failure(data: bytes, sentence: str) -> bytes | None:
     """Return the error for a message that a server did not answer; None for a notification."""
-    value = _parse(data)
-    return None if value is None or "method" not in value or "id" not in value else _format_error(value["id"], sentence)
+    value = _parse(data) or {}
+    return None if "method" in value and "id" not in value else _format_error(value.get("id"), sentence)
 
 
 def _format_error(id_: object, sentence: str) -> bytes:

@@ -81,7 +81,7 @@ def _message(value: object, given_ids: dict[str, GivenId], authors: dict[str, Au
         "",
         "assistant" if is_agent else "user",
         text,
-        _moment(row.get("time")),
+        read_time(row.get("time")),
         _author(row, authors),
         None if reply_to is None else read_id(reply_to, what="reply_to"),
         mentions=_mentions(row.get("mentions")),
@@ -109,7 +109,8 @@ def _mentions(value: object) -> Sequence[str]:
     raise InvalidInput("`mentions` is a list of names.")
 
 
-def _moment(value: object) -> datetime:
+def read_time(value: object) -> datetime:
+    """Return the time of a message; raise InvalidInput if it is none."""
     try:
         if isinstance(value, str):
             time = datetime.fromisoformat(value.strip())

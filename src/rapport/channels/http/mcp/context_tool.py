@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rapport.channels.http.mcp.caller_access import CallerAccess
@@ -13,7 +13,7 @@ from rapport.domain.context_selection import MAX_LINE_CHARACTERS, ContextSelecti
 from rapport.domain.errors import InvalidInput
 from rapport.domain.ids import new_id
 from rapport.domain.text_checks import check_text, has_visible_text
-from rapport.turns.sent_context import GivenId, read_sent_context
+from rapport.turns.sent_context import GivenId, read_sent_context, read_time
 
 
 async def get_smart_context(access: CallerAccess, body: SmartContextArguments) -> SmartContextResult:
@@ -24,8 +24,8 @@ async def get_smart_context(access: CallerAccess, body: SmartContextArguments) -
         return await _select_in_sent(access, body, body.messages)
     if body.messages is not None or body.conversation_id is None:
         raise InvalidInput("Send either `conversation_id` or `messages`.")
-    if body.author is not None:
-        raise InvalidInput("`author` goes with `messages`: in a stored conversation the question is yours.")
+    if body.author is not None or body.time is not None:
+        raise InvalidInput("`author` and `time` go with `messages`: in a stored conversation you ask, and now.")
     selection = await access.core.smart_context.select_in_conversation(
         access.owner_id,
         body.conversation_id,
@@ -40,11 +40,10 @@ async def _select_in_sent(
     access: CallerAccess, body: SmartContextArguments, messages: list[SentMessage]
 ) -> SmartContextResult:
     rows = [message.model_dump() for message in messages]
-    times = [row["time"] for row in rows]
     call: dict[str, Any] = {
         "id": new_id(),
         "author": body.author,
-        "time": times[-1] if times else 0,
+        "time": _find_latest_time(rows) if body.time is None else body.time,
         "text": body.question,
         "reply_to": body.anchor_id,
     }
@@ -52,6 +51,13 @@ async def _select_in_sent(
         raise InvalidInput("`anchor_id` names none of the messages.")
     sent = read_sent_context(rows, call)
     return _make_result(await access.core.smart_context.select_in_sent(sent, strategy=body.strategy), sent.given)
+
+
+def _find_latest_time(rows: Sequence[Mapping[str, Any]]) -> str | int:
+    try:
+        return max(read_time(row["time"]) for row in rows).isoformat() if rows else 0
+    except InvalidInput:
+        return 0  # `read_sent_context` says which message has no valid time
 
 
 def _make_result(selection: ContextSelection, given: Mapping[str, GivenId]) -> SmartContextResult:

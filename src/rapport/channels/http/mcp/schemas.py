@@ -19,14 +19,8 @@ MAX_ID_CHARACTERS = 200
 
 Name: TypeAlias = Annotated[str, Field(max_length=MAX_ID_CHARACTERS)]
 SentId: TypeAlias = Annotated[str, Field(min_length=1, max_length=120)] | int
+SentTime: TypeAlias = Annotated[str, Field(max_length=40)] | float
 Id: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS)]
-OptionalAgent: TypeAlias = Annotated[
-    Annotated[str, Field(max_length=64)] | None,
-    Field(description="The agent whose memories these are; `companion` by default."),
-]
-Before: TypeAlias = Annotated[
-    Annotated[str, Field(max_length=MAX_ID_CHARACTERS)] | None, Field(description="`next` of the previous page.")
-]
 
 
 class AskArguments(Body):
@@ -115,7 +109,7 @@ class SentMessage(Body):
 
     id: SentId
     author: Name | None = None
-    time: Annotated[Annotated[str, Field(max_length=40)] | float, Field(description="ISO 8601, or seconds since 1970.")]
+    time: Annotated[SentTime, Field(description="ISO 8601, or seconds since 1970.")]
     text: Annotated[str, Field(max_length=MAX_SENT_CHARACTERS)]
     mentions: Annotated[list[Name], Field(max_length=50)] | None = None
     reply_to: Annotated[SentId | None, Field(description="The id of a message.")] = None
@@ -137,6 +131,10 @@ class SmartContextArguments(Body):
         Name | None,
         Field(description="With `messages`: the name of the person who asks."),
     ] = None
+    time: Annotated[
+        SentTime | None,
+        Field(description="With `messages`: when it is asked; by default right after the latest message."),
+    ] = None
     strategy: Annotated[Strategy | None, Field(description="How to choose; `relevant` fits most questions.")] = None
 
 
@@ -157,7 +155,9 @@ class SmartContextResult(BaseModel):
 
 class SearchMemoriesArguments(Body):
     query: Annotated[str, Field(max_length=MAX_MEMORY_QUERY_CHARACTERS)]
-    agent: OptionalAgent = None
+    agent: Annotated[
+        str | None, Field(max_length=64, description="The agent whose memories these are; `companion` by default.")
+    ] = None
     limit: Annotated[int, Field(ge=1, le=50)] = 10
 
 
@@ -175,11 +175,13 @@ class MemoriesResult(BaseModel):
 
 class ListConversationsArguments(Body):
     query: Annotated[
-        Annotated[str, Field(max_length=200)] | None,
-        Field(description="Only those whose title or latest messages have all these words."),
+        str | None,
+        Field(max_length=200, description="Only those whose title or latest messages have all these words."),
     ] = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20
-    before: Before = None
+    before: Annotated[str | None, Field(max_length=MAX_ID_CHARACTERS, description="`next` of the previous page.")] = (
+        None
+    )
 
 
 class ConversationResult(BaseModel):

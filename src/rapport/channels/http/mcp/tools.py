@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from mcp import types
 from pydantic import BaseModel
@@ -67,8 +67,8 @@ class Tool(Generic[Arguments]):
             name=self.name,
             title=self.title,
             description=self.description,
-            inputSchema=self.arguments.model_json_schema(),
-            outputSchema=self.result.model_json_schema(mode="serialization"),
+            inputSchema=_shorten(self.arguments.model_json_schema()),
+            outputSchema=_shorten(self.result.model_json_schema(mode="serialization")),
             annotations=self.annotations,
         )
 
@@ -149,3 +149,25 @@ def describe_tools(agents: list[AgentProfile]) -> list[types.Tool]:
     names = ", ".join(sorted(f"`{agent.id}`" for agent in agents))
     described[0].description = f"{described[0].description} Your agents: {names}."
     return described
+
+
+def _shorten(schema: Any) -> Any:
+    """Return the schema without titles, which repeat the names, and without null as an alternative of optional arguments.
+
+    Every request of the client's model pays for the schemas.
+    """
+    if isinstance(schema, list):
+        return [_shorten(one) for one in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = {
+        name: _shorten(value)
+        for name, value in cast("dict[str, Any]", schema).items()
+        if name != "title" or not isinstance(value, str)
+    }
+    kinds = fields.get("anyOf")
+    if kinds and "default" in fields and fields["default"] is None:
+        kinds = [kind for kind in kinds if kind != {"type": "null"}]
+        del fields["anyOf"], fields["default"]
+        fields |= kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    return fields
