@@ -111,7 +111,7 @@ def _describe_note(note: Note) -> types.Resource:
         name=note.id,
         title=note.title,
         mimeType="text/markdown",
-        annotations=_changed_at(note.updated_at),
+        annotations=_make_annotations(note.updated_at),
     )
 
 
@@ -123,9 +123,9 @@ def _describe_conversation(listed: ListedConversation) -> types.Resource:
         title=conversation.title or (listed.last_message.text if listed.last_message else None),
         description=f"A {conversation.kind} conversation with {conversation.agent_id}",
         mimeType="application/json",
-        annotations=_changed_at(conversation.last_at),
+        annotations=_make_annotations(conversation.last_at),
     )
 
 
-def _changed_at(at: datetime) -> types.Annotations:
+def _make_annotations(at: datetime) -> types.Annotations:
     return types.Annotations.model_validate({"lastModified": format_time(at)})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, TypeVar, cast
 
 from mcp import types
@@ -143,12 +144,16 @@ _TOOLS: tuple[Tool[Any], ...] = (
 TOOLS: Mapping[str, Tool[Any]] = {tool.name: tool for tool in _TOOLS}
 
 
-def describe_tools(agents: list[AgentProfile]) -> list[types.Tool]:
+def describe_tools(agents: Sequence[AgentProfile]) -> list[types.Tool]:
     """Return the tools as a client sees them. The description of `ask` names the caller's agents."""
-    described = [tool.describe() for tool in _TOOLS]
     names = ", ".join(sorted(f"`{agent.id}`" for agent in agents))
-    described[0].description = f"{described[0].description} Your agents: {names}."
-    return described
+    asking, *others = _describe_all()
+    return [asking.model_copy(update={"description": f"{asking.description} Your agents: {names}."}), *others]
+
+
+@cache
+def _describe_all() -> Sequence[types.Tool]:
+    return [tool.describe() for tool in _TOOLS]
 
 
 def _shorten(schema: Any) -> Any:
