@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from rapport.agents.mcp.config import McpServer
 from rapport.channels.http.mcp.asking import MAX_REPLY_CHARACTERS
 from rapport.channels.http.mcp.schemas import MAX_SENT_MESSAGES
 from rapport.channels.http.mcp.search_tools import MAX_TEXT_CHARACTERS
 from rapport.domain.ids import new_id
 from rapport.domain.memory import MemoryCandidate
+from tests.agents.mcp.connecting import running
 from tests.channels.http.mcp.clients import Client, held_open
+from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World
 
 READ_ONLY = {"search_notes", "search_conversation", "get_smart_context", "search_memories", "list_conversations"}
@@ -143,6 +146,20 @@ async def test_conversations_are_listed_page_by_page(world: World, client: Clien
     assert listed == made[::-1]
     [only] = (await client.call("list_conversations", query="Number 3"))["conversations"]
     assert (only["id"], only["title"], only["uri"]) == (made[3], "Number 3", f"rapport://conversations/{made[3]}")
+
+
+async def test_an_agent_of_another_rapport_uses_them(world: World) -> None:
+    """Our own client takes the searches for tools that read, and would ask a person before `ask` and `add_note`."""
+    await world.http.post("/api/notes", json={"id": "boats", "text": "The boat to Split leaves at seven."})
+    server = McpServer("home", url=f"{str(world.http.base_url).rstrip('/')}/mcp", timeout_seconds=LIMIT_SECONDS)
+    async with running(server) as tools:
+        specs = {spec.name.removeprefix("home__"): spec for spec in tools.list_tools()}
+        assert {name for name, spec in specs.items() if spec.only_reads} == READ_ONLY
+        assert specs.keys() == READ_ONLY | {"ask", "add_note"}
+        found = await tools.call("home__search_notes", {"query": "When does the boat leave?"})
+        assert (found.is_error, "The boat to Split leaves at seven." in found.text) == (False, True)
+        refused = await tools.call("home__search_conversation", {"conversation_id": new_id(), "query": "boat"})
+        assert (refused.is_error, "There is no conversation" in refused.text) == (True, True)
 
 
 # ---- smart context
