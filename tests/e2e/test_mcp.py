@@ -45,8 +45,11 @@ async def test_a_long_answer_is_handed_over_and_its_client_told_so(
     async with connected(server.url) as client:
         asking = asyncio.create_task(client.refuse("ask", message=text, conversation_id=here, client_message_id="mine"))
         await model.until_asked(text)
+        keeping = asyncio.create_task(client.refuse("ask", message="c1 and this?", keep=True))
+        await model.until_asked("c1 and this?")
         server.signal(signal.SIGTERM)
         assert await asking == "The server is stopping. Your message is stored and will be answered."
+        kept = (await keeping).removeprefix(f"{await asking} The conversation is `").removesuffix("`.")
         assert await server.exit_code() == 0
     assert server.errors() == []
 
@@ -56,6 +59,7 @@ async def test_a_long_answer_is_handed_over_and_its_client_told_so(
     async with connected(server.url) as client:
         again = await client.call("ask", message=text, conversation_id=here, client_message_id="mine")
         assert again["reply"] == reply_to(text)
+        assert reply_to("c1 and this?") in await client.read(f"rapport://conversations/{kept}")
     history = await Client(http, lambda: server.url).history(here)
     assert [one["role"] for one in history] == ["user", "assistant"]
     assert server.errors() == []

@@ -14,7 +14,7 @@ from rapport.channels.http.routes.conversations import parse_incoming
 from rapport.context.fence import clip
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Incoming, Message
-from rapport.domain.errors import InvalidInput
+from rapport.domain.errors import InvalidInput, Transient
 from rapport.domain.ids import new_ephemeral_id
 
 MAX_REPLY_CHARACTERS = 100_000
@@ -31,9 +31,7 @@ async def ask(access: CallerAccess, body: AskArguments) -> AskResult:
     await access.admit(incoming.conversation_id)
     if not body.keep:
         return await _ask_once(access, agent, incoming)
-    conversation = await access.core.conversations.create(access.owner_id, agent_id=agent.id)
-    reply = await _send(access, replace(incoming, conversation_id=conversation.id))
-    return _make_result(reply, agent.id, conversation.id)
+    return await _ask_in_new_conversation(access, agent, incoming)
 
 
 async def _ask_in_conversation(access: CallerAccess, body: AskArguments, conversation_id: str) -> AskResult:
@@ -44,6 +42,15 @@ async def _ask_in_conversation(access: CallerAccess, body: AskArguments, convers
     incoming = _read_message(access, body, conversation.id)
     await access.admit(conversation.id)
     return _make_result(await _send(access, incoming), conversation.agent_id, conversation.id)
+
+
+async def _ask_in_new_conversation(access: CallerAccess, agent: AgentProfile, incoming: Incoming) -> AskResult:
+    conversation = await access.core.conversations.create(access.owner_id, agent_id=agent.id)
+    try:
+        reply = await _send(access, replace(incoming, conversation_id=conversation.id))
+    except Transient as error:  # the caller needs the id to go on
+        raise Transient(f"{error} The conversation is `{conversation.id}`.", retry_after=error.retry_after) from error
+    return _make_result(reply, agent.id, conversation.id)
 
 
 async def _ask_once(access: CallerAccess, agent: AgentProfile, incoming: Incoming) -> AskResult:

@@ -15,6 +15,7 @@ from mcp.shared.exceptions import McpError
 from rapport import __version__
 from rapport.channels.http.mcp.caller_access import CallerAccess
 from rapport.channels.http.mcp.resources import list_resources, list_templates, read_resource
+from rapport.channels.http.mcp.schemas import AskResult
 from rapport.channels.http.mcp.tools import TOOLS, describe_tools
 from rapport.channels.http.problems import SERVER_ERROR, get_status
 from rapport.domain.errors import NotFound, RapportError
@@ -74,7 +75,7 @@ async def _call_tool(access: CallerAccess, params: types.CallToolRequestParams) 
         log.info("mcp.tool_refused", tool=tool.name, errorType=type(error).__name__)
         return _make_error(_describe_error(error))
     log.info("mcp.tool_called", tool=tool.name, ms=round((time.monotonic() - started_at) * 1000, 1))
-    text = getattr(result, "reply", None) or result.model_dump_json()
+    text = result.reply if isinstance(result, AskResult) else result.model_dump_json()
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], structuredContent=result.model_dump(mode="json")
     )
