@@ -65,7 +65,7 @@ class PipedInput:
 
     async def _next_line(self) -> str | None:
         while b"\n" not in self._unread and not self._ended:
-            piece = await read_stdin()
+            piece = await _read_stdin()
             if piece is None:
                 return None
             self._ended = not piece
@@ -127,7 +127,7 @@ def open_input(console: Console) -> LineInput:
     return TerminalInput(console) if is_terminal else PipedInput(console)
 
 
-async def read_stdin() -> bytes | None:
+async def _read_stdin() -> bytes | None:
     """Return the next data of standard input: empty at its end, None on Ctrl-C."""
     loop = asyncio.get_running_loop()
     piece: asyncio.Future[bytes | None] = loop.create_future()

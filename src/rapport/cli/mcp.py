@@ -8,14 +8,13 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import httpx
 import orjson
 
 from rapport.agents.mcp.wire.lines import Line, LineReader
 from rapport.channels.http.requests.json_bodies import MAX_BODY_BYTES
-from rapport.cli.line_input import read_stdin
 from rapport.cli.serve import FINISH_SECONDS, Stop
 from rapport.domain.caller import Caller, check_owner_id, choose_default_role
 from rapport.domain.errors import InvalidInput
@@ -23,8 +22,11 @@ from rapport.domain.extras import MCP, require_extra
 from rapport.runtime.tasks import end_all
 from rapport.settings import Settings
 
+T = TypeVar("T")
+
 KEY_VARIABLE = "RAPPORT_KEY"
 """The environment variable with the key for `--url`."""
+READ_BYTES = 65_536
 MAX_AT_ONCE = 16
 """Messages that are being answered; no more are read meanwhile."""
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -143,7 +145,7 @@ async def serve_lines(answer: AnswerLine, output: int) -> None:
                 task.add_done_callback(running.discard)
 
     try:
-        while chunk := await read_stdin():
+        while chunk := await _run_in_daemon_thread(lambda: os.read(sys.stdin.fileno(), READ_BYTES), default=b""):
             await begin(chunk)
         await begin(b"\n")  # the last line may have no end
         if running:
@@ -176,21 +178,33 @@ def _parse(data: bytes) -> dict[str, Any] | None:
 
 async def _write(output: int, data: bytes) -> None:
     """Write all bytes. A client that has gone is no error: standard input ends too."""
-    loop = asyncio.get_running_loop()
-    written: asyncio.Future[None] = loop.create_future()
-
-    def settle() -> None:
-        if not written.done():
-            written.set_result(None)
 
     def write() -> None:
         rest = memoryview(data)
-        with suppress(OSError):
-            while rest:
-                rest = rest[os.write(output, rest) :]
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle)
+        while rest:
+            rest = rest[os.write(output, rest) :]
 
-    # A daemon thread: a client that does not read must not stop the others, nor the end of this process.
-    threading.Thread(target=write, daemon=True).start()
-    await written
+    await _run_in_daemon_thread(write, default=None)
+
+
+async def _run_in_daemon_thread(call: Callable[[], T], *, default: T) -> T:
+    """Return the result of a blocking call; the default if it fails with an OSError.
+
+    The end of the process does not wait for it, as it would for a thread of an executor.
+    """
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[T] = loop.create_future()
+
+    def settle(value: T) -> None:
+        if not result.done():
+            result.set_result(value)
+
+    def work() -> None:
+        value = default
+        with suppress(OSError):
+            value = call()
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, value)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await result
