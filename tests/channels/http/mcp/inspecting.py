@@ -40,7 +40,7 @@ async def inspect(home: Path, *arguments: str) -> Inspected:
         str(script),
         "--cli",
         *arguments,
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "MCP_AUTO_OPEN_ENABLED": "false"},
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "MCP_INSPECTOR_SECRET_STORE": "memory"},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
