@@ -67,6 +67,23 @@ def chat(
 
 
 @app.command()
+def mcp(
+    url: Annotated[
+        str | None,
+        typer.Option(help="The address of a running server, which is asked with the key in RAPPORT_KEY."),
+    ] = None,
+    user: Annotated[
+        str, typer.Option(help="Without --url: the owner of the data; `local` is the user of a server without keys.")
+    ] = "local",
+) -> None:
+    """Serve the Model Context Protocol on standard input and output, for a program that starts this command."""
+    from rapport.cli.mcp import serve_stdio
+
+    # Not uvloop: it makes standard input non-blocking.
+    start(lambda settings: serve_stdio(settings, url=url, user=user), level="warning", use_uvloop=False)
+
+
+@app.command()
 def doctor() -> None:
     """Check the model, the database and the other parts, and print whether each works."""
     from rapport.cli.doctor import examine

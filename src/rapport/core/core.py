@@ -17,6 +17,7 @@ from rapport.core.history import MessageHistory
 from rapport.core.monitoring import Monitoring
 from rapport.core.notes import Notebook
 from rapport.core.samples import Samples
+from rapport.core.smart_context import SmartContext
 from rapport.core.turn_runner import TurnRunner
 from rapport.core.usage import UsageAccounts
 from rapport.memory.memory_store import MemoryStore
@@ -40,6 +41,7 @@ class Core:
     notes: Notebook
     memories: MemoryStore
     explanations: Explanations
+    smart_context: SmartContext
     samples: Samples
     monitoring: Monitoring
     usage: UsageAccounts
@@ -69,6 +71,7 @@ def make_core(
         notes=Notebook(database, library, retriever),
         memories=memories,
         explanations=Explanations(selector, agents),
+        smart_context=SmartContext(selector, agents),
         samples=Samples(database, library, runner),
         monitoring=Monitoring(database),
         usage=UsageAccounts(database, now),

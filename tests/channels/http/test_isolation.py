@@ -108,6 +108,16 @@ POET: dict[str, object] = {"name": "Poet", "persona": "You are a poet.", "handle
 COMPLETION = {"model": "{agent_id}", "messages": [{"role": "user", "content": "How are you?"}]}
 TOOLS = [{"type": "function", "function": {"name": "get_weather"}}]
 
+
+def mcp(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def mcp_call(tool: str, *, shows: bool = False, **arguments: Any) -> Way:
+    """Return a call of an MCP tool: what is refused is an answer, too."""
+    return Way(body=mcp("tools/call", name=tool, arguments=arguments), refused=(200,), shows=shows)
+
+
 # Every route of the application. A new route needs an entry here: how to call it, and which of its fields name objects.
 # A new kind of object needs one line in `make_person`.
 WAYS: dict[str, list[Way]] = {
@@ -208,6 +218,24 @@ WAYS: dict[str, list[Way]] = {
         Way(body={**COMPLETION, "stream": True}, headers={"X-Conversation-Id": "{thread_id}"}),
         Way(body=COMPLETION, headers={"X-Conversation-Id": "{named_thread}"}),
         Way(body={**COMPLETION, "user": "{openai_user}"}, refused=(200,)),
+    ],
+    "POST /mcp": [
+        Way(body=mcp("tools/list")),
+        Way(body=mcp("resources/list"), shows=True),
+        Way(body=mcp("resources/read", uri="rapport://notes/{note_id}"), refused=(200,), shows=True),
+        Way(body=mcp("resources/read", uri="rapport://conversations/{thread_id}"), refused=(200,), shows=True),
+        Way(body=mcp("resources/list", cursor="conversations:{cursor}"), refused=(200,), shows=True),
+        mcp_call("ask", message="What else?", conversation_id="{named_thread}"),
+        mcp_call("ask", message="What else?", agent="{own_agent}"),
+        mcp_call("add_note", text="The ferry leaves at noon."),
+        mcp_call("search_notes", query=SECRET, shows=True),
+        mcp_call("search_conversation", query=SECRET, conversation_id="{thread_id}", shows=True),
+        mcp_call("get_smart_context", question="And?", conversation_id="{thread_id}", shows=True),
+        mcp_call("get_smart_context", question="^", conversation_id="{thread_id}", anchor_id="{message_id}", shows=True),
+        mcp_call("search_memories", query=SECRET, shows=True),
+        mcp_call("search_memories", query=SECRET, agent="{own_agent}"),
+        mcp_call("list_conversations", shows=True),
+        mcp_call("list_conversations", before="{cursor}", shows=True),
     ],
     "GET /v1/{path:path}": [Way(404, is_public=True)],
     "POST /v1/{path:path}": [Way(404, is_public=True)],
@@ -400,6 +428,8 @@ def order_of(route: str) -> int:
     """Return when the victim's own call comes: a message cancels the timers, and nothing comes after the conversation's end."""
     if route == "DELETE /chat/conversations/{conversation_id}":
         return 3
+    if route == "POST /mcp":
+        return -1  # its search for notes needs them as they were
     if route.endswith(("/messages", "/completions")):
         return 2
     return 1 if route.startswith("DELETE") else 0

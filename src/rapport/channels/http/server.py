@@ -17,6 +17,7 @@ from rapport.channels.http.auth.client_address import Network
 from rapport.channels.http.live.event_feed import Live
 from rapport.channels.http.live.server_sent_events import event_routes
 from rapport.channels.http.live.websocket import websocket_routes
+from rapport.channels.http.mcp.routes import mcp_routes
 from rapport.channels.http.openai.routes import openai_routes
 from rapport.channels.http.problems import PROBLEMS, install_error_handlers, problem
 from rapport.channels.http.rendering.json_views import json_response
@@ -112,6 +113,7 @@ def make_http_app(
 
     _add_routes(app, memory_routes(core.memories, resolve_remembering_agent, auth))
     _add_routes(app, openai_routes(core, auth, max_characters=max_characters, limiter=limiter))
+    _add_routes(app, mcp_routes(core, auth, max_characters=max_characters, limiter=limiter))
     _add_routes(app, page_routes(read_page()))
     _add_routes(app, reference_routes(app))
     for router in called_by:
