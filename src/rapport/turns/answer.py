@@ -93,12 +93,8 @@ async def make_reply(turn: Turn, draft: Draft, *, calls: TurnCalls | None = None
     prompt.stream = partial(_stream_to, turn, draft) if draft.listeners else None
     if calls is not None:
         calls.search = search
-<<<<<<< HEAD
-    reply = await _ask_and_check(prompt, draft, calls, purpose)
-=======
         await calls.restore()
-    reply = await _ask_and_check(prompt, draft, calls)
->>>>>>> cli18
+    reply = await _ask_and_check(prompt, draft, calls, purpose)
     if calls is not None:
         reply = await calls.add_outcomes(reply)
     receipt: dict[str, Any] = {
