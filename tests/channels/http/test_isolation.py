@@ -126,6 +126,7 @@ WAYS: dict[str, list[Way]] = {
     "GET /api/agents": [Way()],
     "GET /api/agents/{agent_id}": [Way(), Way(fill=OWN_AGENT, shows=True)],
     "GET /api/agent-defaults": [Way()],
+    "GET /api/tools": [Way()],
     "POST /api/agents": [Way(201, body=POET)],
     "POST /api/agents/try": [Way(body={"content": "How are you?", "agent": POET})],
     "PUT /api/agents/{agent_id}": [Way(body=POET, fill=OWN_AGENT)],

@@ -105,6 +105,7 @@ WAYS: dict[str, list[Way]] = {
     "POST /api/agents/{agent_id}/versions/{version}/restore": [Way(fill={"agent_id": "spare_agent"})],
     "DELETE /api/agents/{agent_id}": [Way(204, fill={"agent_id": "spare_agent"})],
     "GET /api/agent-defaults": [Way(shows_prompts=True)],
+    "GET /api/tools": [Way()],
     "POST /api/agents/try": [Way(body={"content": f"A {SAID}?", "agent": {"name": "Poet", "persona": "You are a poet."}})],
     "GET /api/collections": [Way()],
     "PATCH /api/notes/{note_id}": [Way(body={"collections": ["animals"]})],
