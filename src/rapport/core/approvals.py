@@ -43,6 +43,8 @@ class Approvals:
         """
         async with self.database.transaction() as connection:
             conversation = await Conversations(connection).get(owner_id, conversation_id)
+            # Locked by a statement of its own: of two last decisions at the same time the second one sees the first.
+            await Conversations(connection).lock(owner_id, conversation_id)
             calls = ToolCalls(connection)
             question = await calls.get_asked(owner_id, conversation_id, approval_id)
             is_asker = author_id is not None and author_id == question.asker_id
