@@ -38,11 +38,11 @@ export function createChat(app, composer) {
 		copy: app.copy,
 		retry: thread.retry,
 		askAgain: message => thread.askAgain(message).catch(app.tell),
-		/** The cards of a reply that asks before it changes something. Their code is loaded with the first ones. */
+		/** The cards of a reply that asks; their code is loaded with the first. */
 		questions(message) {
 			const place = el("div");
 			cards ??= import("./approvals/cards.js").then(loaded => loaded.createCards(app));
-			cards.then(made => made.show(place, message)).catch(() => (cards = null)); // its text asks, too
+			cards.then(made => made.show(place, message)).catch(() => (cards = null));
 			return place;
 		},
 		takeBack(one) {

@@ -1,7 +1,7 @@
 /** The open conversation. Every message is kept by its id, whether history, the live stream or a request brings it.
  *
  * In the store: `messages` (in order), `older` (where the page before begins; null: nowhere), `turns`
- * (answers being written), `pending` (own messages on their way), `questions` (rises when one about a tool call changes).
+ * (answers being written), `pending` (own messages on their way), `questions` (rises with each change of one).
  */
 
 import { eventsOf } from "./api.js";
@@ -84,7 +84,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		if (!isLast) sorted.sort((a, b) => (place(a) < place(b) ? -1 : 1));
 		set({ messages: sorted, pending: state.pending.filter(one => !all.has(one.id)) });
 		for (const one of messages) if (one.role === "assistant" && !one.autonomous) settled.add(one.reply_to_id);
-		const isOver = one => settled.has(one.messageId) || all.has(one.replyId); // a turn that goes on has an id of its own
+		const isOver = one => settled.has(one.messageId) || all.has(one.replyId); // one that goes on has its own id
 		if (state.turns.some(isOver)) set({ turns: state.turns.filter(one => !isOver(one)) });
 	}
 

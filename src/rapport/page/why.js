@@ -4,7 +4,7 @@ import { el, fill, icon } from "./dom.js";
 import { hue } from "./message.js";
 import { emptyPanel, loader } from "./side.js";
 import { clockTime, count, dayKey, dayName, fullTime, span } from "./times.js";
-import { callWords, reasonWords, STRATEGIES, toolWords, triggerWords } from "./words.js";
+import { reasonWords, STRATEGIES, toolWords, triggerWords } from "./words.js";
 
 const SILENCE = 3 * 3_600_000;
 
@@ -63,10 +63,10 @@ function mount(app) {
 			),
 			reply?.guardUsed && el("p.mark.guard", icon("shield"), "No note was close enough to the question, so no model was asked."),
 			reply?.fallbackUsed && el("p.mark.fallback", icon("warn"), context.problem?.text ?? "The model could not answer. The reply was built from the notes."),
-			context.tools.length > 0 && el("ul.why-tools", { "aria-label": "Tools" }, context.tools.map(toolItem)),
 			app.currentThread()?.kind === "group" && chooser(context),
 			el("ol.timeline", { "aria-label": "Messages before the answer" }, entries(timeline)),
 			context.usage && el("p.hint", spent(context.usage)),
+			context.tools.length > 0 && [el("h2", "Tools"), el("ul.past.why-tools", context.tools.map(toolItem))],
 			memories.length + notes.length > 0 && el("h2", "Also given"),
 			memories.map(one => usedItem("memory", one.text ?? "A deleted memory", one)),
 			notes.map(noteItem),
@@ -147,8 +147,8 @@ function spent({ calls, tokens_in: read, tokens_out: written, estimated, model }
 	return `${count(calls, "model call")} (${model}): ${mark}${read.toLocaleString()} tokens in, ${mark}${written.toLocaleString()} out.`;
 }
 
-/** A tool that was used, with its server and what became of the call. */
-const toolItem = ({ name, server, state }) => el("li", el("code", name.replace(`${server}__`, "")), ` of ${server}: ${callWords(state)}`);
+/** A tool, its server, and what became of the call. */
+const toolItem = ({ name, server, state }) => el("li", el("span", el("b", name.replace(`${server}__`, "")), ` of ${server}: ${state === "unknown" ? "outcome not known" : state}`));
 
 /** A score as number and bar. */
 function meter(score) {

@@ -94,9 +94,6 @@ export const toolWords = known({
 	search_conversation: "searched the chat",
 });
 
-/** What became of a tool call. */
-export const callWords = known({ read: "looked up", denied: "not allowed", expired: "not decided in time", unknown: "outcome not known" });
-
 const GROUNDINGS = {
 	strict: "Answers only from your notes, or says that they don't contain the answer",
 	blend: "Talks freely and uses your notes where they help",

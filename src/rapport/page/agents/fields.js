@@ -87,7 +87,7 @@ export function groupsOf({ defaults, tools, isNew, model }) {
 		{
 			title: "Tools",
 			fields: [
-				ready("tools", `What its model may do while it answers.${only}`, chosen),
+				ready("tools", `What its model may do while it answers. Tools of other programs (MCP servers) stand here when they are configured.${only}`, chosen),
 				ready("tools_without_approval", "It asks a person before each call of a tool that changes something outside, but not for these.", free),
 			],
 		},

@@ -35,14 +35,12 @@ export function createToolChoice({ tools, servers }, isOperator) {
 	/** The boxes, once for each stored agent: ticking one only changes what hangs on it. */
 	function draw() {
 		const names = new Set([...known.keys(), ...chosen.order, ...free.order]);
-		const groups = new Map([["", []], ...servers.map(({ name }) => [name, [`${name}__*`]])]);
-		for (const name of names) {
-			const server = serverOf(name);
-			if (!groups.has(server)) groups.set(server, [`${server}__*`]);
-			if (!isAll(name)) groups.get(server).push(name);
-		}
+		const groups = new Map([["", new Set()]]);
+		const join = (server, name) => groups.set(server, (groups.get(server) ?? new Set()).add(name));
+		for (const server of [...servers, ...tools.filter(tool => tool.server).map(tool => ({ name: tool.server }))]) join(server.name, `${server.name}__*`);
+		for (const name of names) join(serverOf(name), name);
 		rows = [];
-		fill(list, [...groups].map(([server, members]) => (server ? serverGroup(server, members) : el("div", members.map(row)))));
+		fill(list, [...groups].map(([server, found]) => [server, [...found]]).map(([server, members]) => (server ? serverGroup(server, members) : el("div", members.map(row)))));
 		follow();
 	}
 
@@ -51,7 +49,7 @@ export function createToolChoice({ tools, servers }, isOperator) {
 		const isThere = members.some(name => known.has(name));
 		const told = found?.problem ? `not connected: ${found.problem}` : found?.state === "connecting" ? "is being connected" : isThere || found ? "" : "not connected";
 		const title = el("summary", el("b", server), " ", el("small", { data: { server } }));
-		return el("details.tool-server", { open: members.length <= FEW || Boolean(told) }, title, told && el("p.field-error", `This server is ${told}`), members.map(row));
+		return el("details.tool-server", { open: members.length <= FEW || Boolean(told) }, title, told && el("p.field-error", `This server is ${told}.`), members.map(row));
 	}
 
 	function row(name) {
@@ -79,7 +77,7 @@ export function createToolChoice({ tools, servers }, isOperator) {
 		}
 		for (const place of list.querySelectorAll("[data-server]")) {
 			const members = rows.filter(one => serverOf(one.name) === place.dataset.server && !isAll(one.name));
-			place.textContent = `${members.filter(one => one.box.checked).length} of ${count(members.length, "tool")} chosen`;
+			place.textContent = members.length === 0 ? "" : `${members.filter(one => one.box.checked).length} of ${count(members.length, "tool")} chosen`;
 		}
 		drawFree();
 	}

@@ -98,6 +98,7 @@ export function createCards({ api, store }) {
 		const isOpen = one.state === "asked";
 		const hadFocus = card.choice.contains(document.activeElement);
 		card.choice.hidden = !isOpen;
+		for (const given of card.body.querySelectorAll("details")) given.open = isOpen;
 		if (isOpen) return showTime(card);
 		const [picture, text] = OUTCOMES[one.state];
 		fill(card.outcome, icon(picture), el("span", waits ? "Allowed. It waits for the other decisions." : text));
@@ -131,7 +132,7 @@ function describe(card, { tool, server, arguments: given }) {
 	fill(
 		card.body,
 		el("h3", icon("shield"), el("span", "May I use ", el("code", name), " of ", el("b", server), "?")),
-		entries.length ? el("dl", entries.map(([key, value]) => [el("dt", visible(key)), valueOf(key, value)])) : el("p.hint", "Without any arguments."),
+		entries.length ? el("details", el("summary", "With what"), el("dl", entries.map(([key, value]) => [el("dt", visible(key)), valueOf(key, value)]))) : el("p.hint", "Without any arguments."),
 	);
 	cut(card);
 }
