@@ -31,7 +31,7 @@ EVIL = "<img src=x onerror=alert(1)>"
 async def world(database_url: str, tmp_path: Path) -> AsyncGenerator[World]:
     """A server with the tools of `files`, and a configured server `calendar` that does not start."""
     config = tmp_path / "mcp.json"
-    calendar = {"command": str(tmp_path / "nothing"), "args": []}
+    calendar: dict[str, Any] = {"command": str(tmp_path / "nothing"), "args": []}
     files = {"command": sys.executable, "args": [str(FILE_SERVER), str(tmp_path / "written.txt")]}
     config.write_text(json.dumps({"mcpServers": {"files": files, "calendar": calendar}}))
     tools = FileTools(specs=(replace(READ, description=EVIL), WRITE))
