@@ -72,7 +72,7 @@ async def test_a_person_sees_the_whole_call_and_allows_it(
     model.answers += [writes("I can do that.", path="a.txt", text=text, options={"mode": 7}), "It is written."]
     await visitor.say("Write it down.")
     card = cards(visitor)
-    await expect(card.get_by_role("heading")).to_have_text("May I use write of files?")
+    await expect(card.get_by_role("heading")).to_have_text("May I use write of the server files?")
     await expect(card.locator("dt")).to_have_text(["path", "text", "options"])
     assert await card.locator("dd").all_text_contents() == ["a.txt", text, '{\n  "mode": 7\n}']
     await expect(card).to_contain_text("left to decide")
@@ -215,7 +215,9 @@ async def test_an_outcome_that_nobody_knows_and_a_failure_are_told(
     await allow(cards(visitor)).click()
     await expect(cards(visitor)).to_contain_text("it may be done or not")
     await visitor.replies.last.get_by_role("button", name="Why this answer?").click()
-    await expect(visitor.shown("why").locator(".why-tools li")).to_have_text("write of files: outcome not known")
+    await expect(visitor.shown("why").locator(".why-tools li")).to_have_text(
+        "write of the server files: outcome not known"
+    )
 
 
 async def test_arguments_are_text_and_hidden_characters_are_seen(

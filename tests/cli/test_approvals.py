@@ -91,7 +91,7 @@ async def test_a_question_is_answered_with_yes_and_the_reply_goes_on(
     model.answers += [writes("tea\nand \x1b[31mcoffee"), "It is written."]
     ran = await chat("write it down", "perhaps", "YES", "/approvals")
     assert ran.code == 0, ran
-    assert "write of files" in ran.out
+    assert "write of the server files" in ran.out
     assert "  text: tea\n        and \\u{1b}[31mcoffee\n" in ran.out
     assert ran.out.count("Type yes, no or later.") == 1
     assert ran.out.rindex("Allow it?") < ran.out.index("It is written.")

@@ -29,7 +29,7 @@ _JOINERS = "\u200c\u200d"
 
 
 class RestOfReply:
-    """What an agent says after the decisions about its calls, in whichever process it says it."""
+    """Waits for the reply after the decisions about an agent's calls, in whichever process it is made."""
 
     def __init__(self, subscription: Subscription, message_id: str) -> None:
         """`message_id` is the person's message; the subscription was made before the last decision."""
@@ -102,7 +102,9 @@ class ApprovalPrompts:
 
     def _show(self, call: ToolCall) -> None:
         tool = call.tool.removeprefix(f"{call.server}{SERVER_SEPARATOR}")
-        self._console.print(Text.assemble((make_visible(tool), "bold"), " of ", (make_visible(call.server), "bold")))
+        self._console.print(
+            Text.assemble((make_visible(tool), "bold"), " of the server ", (make_visible(call.server), "bold"))
+        )
         for name, value in call.arguments.items():
             lines = make_visible(_write(value)).split("\n")
             lead = f"  {make_visible(name)}: "

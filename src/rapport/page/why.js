@@ -7,6 +7,7 @@ import { clockTime, count, dayKey, dayName, fullTime, span } from "./times.js";
 import { reasonWords, STRATEGIES, toolWords, triggerWords } from "./words.js";
 
 const SILENCE = 3 * 3_600_000;
+const CALLS = { read: "looked up", denied: "not allowed", expired: "nobody decided in time", unknown: "outcome not known" };
 
 export const why = { id: "why", title: "Why", mount };
 
@@ -148,7 +149,7 @@ function spent({ calls, tokens_in: read, tokens_out: written, estimated, model }
 }
 
 /** A tool, its server, and what became of the call. */
-const toolItem = ({ name, server, state }) => el("li", el("span", el("b", name.replace(`${server}__`, "")), ` of ${server}: ${state === "unknown" ? "outcome not known" : state}`));
+const toolItem = ({ name, server, state }) => el("li", el("span", el("b", name.replace(`${server}__`, "")), ` of the server ${server}: ${CALLS[state] ?? state}`));
 
 /** A score as number and bar. */
 function meter(score) {

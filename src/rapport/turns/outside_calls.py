@@ -37,7 +37,7 @@ UNKNOWN = (
     " they should check before they ask for it again."
 )
 _LEFT_AS: Mapping[CallState, CallState] = {"running": "unknown", "allowed": "failed"}
-"""What becomes of a call that its turn leaves behind."""
+"""The state of a call that its turn has left behind."""
 _DENIED = "Not done: the person did not allow it. Don't ask for it again unless they bring it up."
 _EXPIRED = "Not done: nobody allowed it in time."
 _WITHDRAWN = "Not done: you may not use this tool any more."

@@ -128,11 +128,11 @@ export function createCards({ api, store }) {
 function describe(card, { tool, server, arguments: given }) {
 	const name = visible(tool.replace(`${server}__`, ""));
 	const entries = Object.entries(given);
-	card.root.setAttribute("aria-label", `May I use ${name} of ${server}?`);
+	card.root.setAttribute("aria-label", `May I use ${name} of the server ${server}?`);
 	fill(
 		card.body,
-		el("h3", icon("shield"), el("span", "May I use ", el("code", name), " of ", el("b", server), "?")),
-		entries.length ? el("details", el("summary", "With what"), el("dl", entries.map(([key, value]) => [el("dt", visible(key)), valueOf(key, value)]))) : el("p.hint", "Without any arguments."),
+		el("h3", icon("shield"), el("span", "May I use ", el("code", name), " of the server ", el("code", server), "?")),
+		entries.length ? el("details", el("summary", "Arguments"), el("dl", entries.map(([key, value]) => [el("dt", visible(key)), valueOf(key, value)]))) : el("p.hint", "Without any arguments."),
 	);
 	cut(card);
 }
