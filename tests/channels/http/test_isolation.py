@@ -483,7 +483,15 @@ async def test_a_stream_tells_nothing_of_other_users(scene: Scene) -> None:
         frames = [str(await phone.recv()) for _ in range(2)]
     assert SECRET in str(hers.events)
     assert [mark for mark in victim.marks if mark in str(his.events) + str(frames)] == []
-    assert {event.name for event in his.events} <= {"hello", "message", "started", "token", "ended", "timers"}
+    assert {event.name for event in his.events} <= {
+        "hello",
+        "message",
+        "approvals",
+        "started",
+        "token",
+        "ended",
+        "timers",
+    }
 
 
 async def talk(world: World, person: Person, text: str) -> None:
