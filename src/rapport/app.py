@@ -188,6 +188,7 @@ async def open_app(
             make_context_selector(settings, database, questions),
             Budgets(database, now),
             tool_source=tool_source or servers,
+            wait_for_tools=servers.wait_until_tried,
             flush_checkpoints=saver.flush,
             approval_minutes=settings.approval_minutes,
             autonomy=settings.autonomy,

@@ -75,6 +75,10 @@ async def _flush_nothing() -> None:
     """Do nothing: there are no checkpoints."""
 
 
+async def _wait_for_nothing(_seconds: float) -> None:
+    """Return at once: no server is to be connected."""
+
+
 @dataclass(frozen=True, slots=True)
 class TurnDeps:
     """The dependencies of turns, summaries and reflections."""
@@ -90,6 +94,8 @@ class TurnDeps:
     budgets: Budgets
     tool_source: ToolSource = NO_TOOL_SOURCE
     """The tools outside Rapport."""
+    wait_for_tools: Callable[[float], Awaitable[None]] = _wait_for_nothing
+    """Wait until the servers of these tools are connected or have failed, at most so many seconds."""
     flush_checkpoints: Callable[[], Awaitable[None]] = _flush_nothing
     """Make the written checkpoints durable."""
     approval_minutes: float = 60.0

@@ -23,7 +23,7 @@ from rapport.domain.event import Reply
 from rapport.domain.ids import new_id
 from rapport.domain.tool import ToolOutcomeUnknown, ToolSpec
 from rapport.domain.tool_call import CallState, ToolCall
-from rapport.domain.tool_names import is_named
+from rapport.domain.tool_names import is_named, is_outside_name
 from rapport.storage.work.events import Superseded
 from rapport.storage.work.tool_calls import ToolCalls
 from rapport.turns.findings import Search
@@ -67,19 +67,22 @@ class TurnCalls:
         """The keys of the calls whose outcome the model has read."""
 
     async def recover(self) -> None:
-        """Load the calls of an earlier run of the turn, and wait until the servers of those that may be called are connected."""
+        """Load the calls of an earlier run of the turn, and wait for the servers, which may not be connected after a restart."""
         if not self._is_used:
             return
+        turn = self._turn
+        if any(is_outside_name(name) for name in turn.profile.tools or ()):
+            await turn.deps.wait_for_tools(CONNECT_SECONDS)
         calls = await self.list_stored()
         self.earlier_tools = [
             ToolSpec(call.tool, "", {"type": "object"}, "outside", only_reads=False, server=call.server)
             for call in calls
         ]
-        needed = {call.tool for call in calls if call.state == "allowed" and self._may_use(call.tool)}
-        source = self._turn.deps.tool_source
+        # A server that has failed is waited for only if a person has allowed a call of it.
+        allowed = {call.tool for call in calls if call.state == "allowed" and self._may_use(call.tool)}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CONNECT_SECONDS):
-                while not needed <= {spec.name for spec in source.list_tools()}:
+                while not allowed <= {spec.name for spec in turn.deps.tool_source.list_tools()}:
                     await asyncio.sleep(_CONNECT_POLL_SECONDS)
 
     def _may_use(self, tool: str) -> bool:

@@ -39,6 +39,7 @@ async def test_a_reply_is_explained_by_what_was_kept_with_it(world: World) -> No
         "notes": [],
         "summary_id": None,
         "looked_up": [],
+        "tools": [],
         "agent": {"id": "companion", "version": 1},
         "problem": None,
         "usage": by_reply["usage"],
