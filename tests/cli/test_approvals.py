@@ -134,8 +134,7 @@ async def test_a_decision_that_comes_too_late_says_why(
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     model.answers += [writes("tea"), writes("coffee"), "It is written."]
-    settings = " ".join(f"{name}='{value}'" for name, value in environment.items())
-    terminal = Terminal(home, f"env -u COLUMNS {settings} {COMMAND} chat --agent clerk; echo left with $?; exec cat")
+    terminal = open_terminal(home, environment)
     try:
         await asyncio.to_thread(terminal.shows, r"you\s*$")
         terminal.types("write it down", "Enter")
@@ -157,6 +156,41 @@ async def test_a_decision_that_comes_too_late_says_why(
     finally:
         terminal.close()
     assert content(written) == "coffee\n"
+
+
+async def test_what_was_decided_elsewhere_appears_above_the_line(
+    home: Home, environment: dict[str, str], model: ScriptedModel, written: Path
+) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    model.answers += [writes("tea"), "It is written."]
+    terminal = open_terminal(home, environment)
+    try:
+        await asyncio.to_thread(terminal.shows, r"you\s*$")
+        terminal.types("write it down", "Enter")
+        await asyncio.to_thread(terminal.shows, r"Allow it\? yes, no or later:\s*$")
+        terminal.types("later", "Enter")
+        await asyncio.to_thread(terminal.shows, r"1 question waits until.*you\s*$")
+        terminal.types("half a line")
+        config = Path(environment["RAPPORT_MCP_CONFIG"])
+        async with open_world(environment["DATABASE_URL"], model=chat_model(model), mcp_config=config) as world:
+            [thread] = (await world.http.get("/api/threads")).json()["threads"]
+            path = f"/api/threads/{thread['id']}/approvals"
+            [asked] = (await world.http.get(path)).json()["approvals"]
+            decided = await world.http.post(f"{path}/{asked['id']}", json={"decision": "allow"})
+            assert decided.status_code == 200, decided.text
+            await asyncio.to_thread(terminal.shows, r"It is written\.\n\nyou half a line\s*$")
+        terminal.types("C-u", "/approvals", "Enter")
+        shown = await asyncio.to_thread(terminal.shows, r"no question waits.*you\s*$")
+        assert shown.count("It is written.") == 1
+    finally:
+        terminal.close()
+    assert content(written) == "tea\n"
+
+
+def open_terminal(home: Home, environment: dict[str, str]) -> Terminal:
+    settings = " ".join(f"{name}='{value}'" for name, value in environment.items())
+    return Terminal(home, f"env -u COLUMNS {settings} {COMMAND} chat --agent clerk; echo left with $?; exec cat")
 
 
 def test_hidden_characters_are_written_as_numbers() -> None:
