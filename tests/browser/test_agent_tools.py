@@ -137,7 +137,7 @@ async def test_only_operators_add_tools_of_servers(visitor: Visitor, world: Worl
     await visitor.open("")
     await visitor.page.get_by_label("Your key").fill(header["Authorization"].removeprefix("Bearer "))
     await visitor.button("Sign in").click()
-    await expect(visitor.page.locator("#conversations .rail")).to_be_visible()
+    await expect(visitor.page.locator("#conversations .rail")).to_have_count(1)
     await visitor.go("agents/mine")
     panel = visitor.shown("agents")
     await expect(panel.get_by_label("Name", exact=True)).to_be_focused()
