@@ -37,17 +37,17 @@ export function createToolChoice({ tools, servers }, isOperator) {
 		const names = new Set([...known.keys(), ...chosen.order, ...free.order]);
 		const groups = new Map([["", new Set()]]);
 		const join = (server, name) => groups.set(server, (groups.get(server) ?? new Set()).add(name));
-		for (const server of [...servers, ...tools.filter(tool => tool.server).map(tool => ({ name: tool.server }))]) join(server.name, `${server.name}__*`);
+		for (const server of [...servers.map(one => one.name), ...tools.map(tool => tool.server).filter(Boolean)]) join(server, `${server}__*`);
 		for (const name of names) join(serverOf(name), name);
 		rows = [];
-		fill(list, [...groups].map(([server, found]) => [server, [...found]]).map(([server, members]) => (server ? serverGroup(server, members) : el("div", members.map(row)))));
+		fill(list, [...groups].map(([server, members]) => (server ? serverGroup(server, [...members]) : el("div", [...members].map(row)))));
 		follow();
 	}
 
 	function serverGroup(server, members) {
 		const found = servers.find(one => one.name === server);
 		const isThere = members.some(name => known.has(name));
-		const told = found?.problem ? `not connected: ${found.problem}` : found?.state === "connecting" ? "is being connected" : isThere || found ? "" : "not connected";
+		const told = found?.problem ? `not connected: ${found.problem}` : found?.state === "connecting" ? "being connected" : isThere || found ? "" : "not connected";
 		const title = el("summary", el("b", server), " ", el("small", { data: { server } }));
 		return el("details.tool-server", { open: members.length <= FEW || Boolean(told) }, title, told && el("p.field-error", `This server is ${told}.`), members.map(row));
 	}
