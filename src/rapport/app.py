@@ -207,6 +207,8 @@ async def open_app(
             memory,
             deps.context_selector,
             agents,
+            tool_source=deps.tool_source,
+            list_tool_servers=servers.list_servers,
             on_timers_changed=worker.notice_timer_change,
             now=now,
         )

@@ -311,7 +311,7 @@ async def test_a_user_sees_what_they_may_do(visitor: Visitor, world: World) -> N
     await visitor.open("")
     await visitor.page.get_by_label("Your key").fill(header["Authorization"].removeprefix("Bearer "))
     await visitor.button("Sign in").click()
-    await expect(visitor.page.locator("#conversations .rail")).to_have_count(1)  # a phone shows the start page
+    await expect(visitor.page.locator("#conversations .rail")).to_have_count(1)
     await visitor.go("agents")
     panel = visitor.shown("agents")
     companion, mine = (panel.locator(f"[data-agent-id='{name}']") for name in ("companion", "mine"))

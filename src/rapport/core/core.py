@@ -18,8 +18,10 @@ from rapport.core.monitoring import Monitoring
 from rapport.core.notes import Notebook
 from rapport.core.samples import Samples
 from rapport.core.smart_context import SmartContext
+from rapport.core.tools import ListServers, ToolCatalog
 from rapport.core.turn_runner import TurnRunner
 from rapport.core.usage import UsageAccounts
+from rapport.domain.tool import NO_TOOL_SOURCE, ToolSource
 from rapport.memory.memory_store import MemoryStore
 from rapport.retrieval.library import Library
 from rapport.retrieval.retriever import Retriever
@@ -38,6 +40,7 @@ class Core:
     history: MessageHistory
     follow_ups: FollowUpControls
     approvals: Approvals
+    tools: ToolCatalog
     notes: Notebook
     memories: MemoryStore
     explanations: Explanations
@@ -56,6 +59,8 @@ def make_core(
     selector: ContextSelector,
     agents: AgentDirectory,
     *,
+    tool_source: ToolSource = NO_TOOL_SOURCE,
+    list_tool_servers: ListServers = tuple,
     on_timers_changed: Callable[[], None] = lambda: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Core:
@@ -68,6 +73,7 @@ def make_core(
         history=MessageHistory(database, agents),
         follow_ups=FollowUpControls(database, on_timers_changed),
         approvals=Approvals(database, runner.notice_decision),
+        tools=ToolCatalog(agents, tool_source, list_tool_servers),
         notes=Notebook(database, library, retriever),
         memories=memories,
         explanations=Explanations(selector, agents),

@@ -63,6 +63,17 @@ class ToolOutcomeUnknown(Exception):
     """Raised when a call was sent and no answer came: it may have had its effect."""
 
 
+@dataclass(frozen=True, slots=True)
+class ToolServer:
+    """Another program whose tools agents may use, and whether it can be reached."""
+
+    name: str
+    state: Literal["connecting", "connected", "failed"]
+    """`failed` is tried again."""
+    problem: str = ""
+    """Why it is not connected; empty if it is."""
+
+
 class ToolSource(Protocol):
     """Other programs whose tools agents may use."""
 

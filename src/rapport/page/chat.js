@@ -18,6 +18,7 @@ export function createChat(app, composer) {
 	let unread = 0;
 	let laidOut = {};
 	let drawn = "";
+	let cards = null;
 
 	const list = el("ol.messages", { "aria-label": "Messages" });
 	const sentinel = el("div.older", { role: "status" });
@@ -37,6 +38,13 @@ export function createChat(app, composer) {
 		copy: app.copy,
 		retry: thread.retry,
 		askAgain: message => thread.askAgain(message).catch(app.tell),
+		/** The cards of a reply that asks; their code is loaded with the first. */
+		questions(message) {
+			const place = el("div");
+			cards ??= import("./approvals/cards.js").then(loaded => loaded.createCards(app));
+			cards.then(made => made.show(place, message)).catch(() => (cards = null));
+			return place;
+		},
 		takeBack(one) {
 			thread.discard(one);
 			composer.put(one.text);
@@ -153,7 +161,7 @@ export function createChat(app, composer) {
 
 	function quotedBy(message, last, known) {
 		const { reply_to_id: id, context_snapshot: told } = message;
-		if (!(id || told) || (message.role === "assistant" && id === last?.id)) return null;
+		if (!(id || told) || (message.role === "assistant" && [last?.id, last?.reply_to_id].includes(id))) return null;
 		const parent = known.get(id);
 		if (!parent) return { id, name: told?.author?.name ?? told?.author ?? "Earlier", text: told?.text ?? "Show the original message" };
 		const isAgent = parent.role === "assistant";

@@ -39,6 +39,7 @@ export function messageItem(message, { head, quoted, agentName, actions }) {
 			isAgent && remark(message, actions),
 			el("div.bubble", quoted && quoteLine(quoted, actions), bodyOf(message)),
 			isAgent && message.sources.length > 0 && chips(message, actions),
+			message.approvals.length > 0 && actions.questions(message),
 			el(
 				"div.tools",
 				{ role: "group", "aria-label": "This message" },

@@ -1,7 +1,7 @@
 /** The open conversation. Every message is kept by its id, whether history, the live stream or a request brings it.
  *
  * In the store: `messages` (in order), `older` (where the page before begins; null: nowhere), `turns`
- * (answers being written), `pending` (own messages on their way).
+ * (answers being written), `pending` (own messages on their way), `questions` (rises with each change of one).
  */
 
 import { eventsOf } from "./api.js";
@@ -18,7 +18,7 @@ const place = message => (message ? message.created_at.replace("Z", "") + messag
 
 /** The initial state of a conversation. */
 export const nothingOpen = () => ({
-	thread: null, messages: [], older: undefined, loading: false, turns: [], pending: [], people: null, lit: null, replyTo: null, timers: null, problem: null,
+	thread: null, messages: [], older: undefined, loading: false, turns: [], pending: [], people: null, lit: null, replyTo: null, timers: null, questions: 0, problem: null,
 });
 
 export function createThread({ store, api, onSaid, onTimers, onMemory, onGone }) {
@@ -84,7 +84,8 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		if (!isLast) sorted.sort((a, b) => (place(a) < place(b) ? -1 : 1));
 		set({ messages: sorted, pending: state.pending.filter(one => !all.has(one.id)) });
 		for (const one of messages) if (one.role === "assistant" && !one.autonomous) settled.add(one.reply_to_id);
-		if (state.turns.some(one => settled.has(one.messageId))) set({ turns: state.turns.filter(one => !settled.has(one.messageId)) });
+		const isOver = one => settled.has(one.messageId) || all.has(one.replyId); // one that goes on has its own id
+		if (state.turns.some(isOver)) set({ turns: state.turns.filter(one => !isOver(one)) });
 	}
 
 	/** One event of the live stream. */
@@ -94,6 +95,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		else if (name === "token") grow(data.message_id, data.text, "stream");
 		else if (name === "ended") ended(data.message_id, data.reply_id);
 		else if (name === "timers") onTimers();
+		else if (name === "approvals") set({ questions: state.questions + 1 });
 		else if (name.startsWith("memory.")) onMemory(name.slice(7), data);
 	}
 
@@ -112,8 +114,9 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 
 	/** A reply is complete: keep its text until the message arrives. */
 	function ended(messageId, replyId) {
-		if (replyId && !has(replyId)) fetchLate(replyId);
-		else end(messageId);
+		if (!replyId || has(replyId)) return end(messageId);
+		setTurn(messageId, { replyId });
+		fetchLate(replyId);
 	}
 
 	function begin(messageId, source) {

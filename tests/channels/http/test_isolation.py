@@ -44,7 +44,7 @@ SHARED = {
 """Values of placeholders that are the same for everybody. All other placeholders name objects of one person."""
 
 _PLAIN = """
-    after author author.id author.name autonomy client_message_id content days delay_seconds file
+    after author author.id author.name author_id autonomy client_message_id content days decision delay_seconds file
     hours include is_bot key kind last-event-id limit mentions platform_id q quiet_from quiet_to reason render
     reply_to_platform_id seconds strategy text thread_id time_zone title topic trigger_type until
     context_snapshot.author context_snapshot.author.id context_snapshot.author.name context_snapshot.created_at
@@ -56,7 +56,7 @@ PLAIN_FIELDS = frozenset(_PLAIN.split())
 _PLAIN_AGENT = """
     agent before by id name collection collections context description fallback_model for_everyone from greeting grounding guard_text handles
     max_chat_history memory shared_with min_similarity model model_options monthly_token_budget monthly_tokens owner persona
-    reflection to tools version
+    reflection to tools tools_without_approval version
 """
 PLAIN_AGENT_FIELDS = frozenset(_PLAIN_AGENT.split())
 """The same, of agents, their versions and their cost, and their parts."""
@@ -136,6 +136,7 @@ WAYS: dict[str, list[Way]] = {
     "GET /api/agents": [Way()],
     "GET /api/agents/{agent_id}": [Way(), Way(fill=OWN_AGENT, shows=True)],
     "GET /api/agent-defaults": [Way()],
+    "GET /api/tools": [Way()],
     "POST /api/agents": [Way(201, body=POET)],
     "POST /api/agents/try": [Way(body={"content": "How are you?", "agent": POET})],
     "PUT /api/agents/{agent_id}": [Way(body=POET, fill=OWN_AGENT)],
@@ -180,6 +181,8 @@ WAYS: dict[str, list[Way]] = {
         Way(query={"message_id": "{message_id}", "include": "timeline"}, shows=True),
         Way(query={"message_id": "{message_id}", "strategy": "relevant"}, shows=True),
     ],
+    "GET /api/threads/{thread_id}/approvals": [MINE],
+    "POST /api/threads/{thread_id}/approvals/{approval_id}": [Way(body={"decision": "deny"}, shows=True)],
     "GET /api/threads/{thread_id}/search": [Way(query={"q": SECRET}, shows=True)],
     "GET /api/threads/{thread_id}/timers": [MINE],
     "POST /api/threads/{thread_id}/timers": [Way(200, body={**TIMER, "timer_id": "{moved_timer}"}, refused=(201, 404))],
@@ -283,7 +286,14 @@ async def make_person(world: World, name: str, role: Role, *, word: str, zone: s
     await send("POST", "/api/agents", {**POET, "id": f"agent-{len(name)}", "persona": f"You keep a {word}."})
     samples = (await send("POST", "/api/samples")).json()["thread_id"]
     memory = await world.app.memory.create(name, "companion", MemoryCandidate(f"The user keeps a {word}."))
+    approval = new_id()
+    await world.sql(
+        "INSERT INTO tool_calls (conversation_id, message_id, key, owner_id, tool, server, arguments, state, approval_id, expires_at)"
+        " VALUES (%s, %s, '1.0', %s, 'files__write', 'files', %s, 'denied', %s, clock_timestamp())",
+        *(thread, reply, name, json.dumps({"path": f"{word}.txt"}), approval),
+    )
     objects = {
+        "approval_id": approval,
         "own_agent": f"agent-{len(name)}",
         "group_id": group,
         "thread_id": thread,
@@ -300,7 +310,7 @@ async def make_person(world: World, name: str, role: Role, *, word: str, zone: s
         "moved_timer": f"moved-{len(name)}",
         "cursor": format_cursor(FUTURE, thread),
     }
-    ids = {thread, group, reply, memory.id, samples, named.headers["X-Conversation-Id"]}
+    ids = {thread, group, reply, approval, memory.id, samples, named.headers["X-Conversation-Id"]}
     return Person(name, headers, objects, frozenset({name, word, zone, *ids}))
 
 
@@ -503,7 +513,15 @@ async def test_a_stream_tells_nothing_of_other_users(scene: Scene) -> None:
         frames = [str(await phone.recv()) for _ in range(2)]
     assert SECRET in str(hers.events)
     assert [mark for mark in victim.marks if mark in str(his.events) + str(frames)] == []
-    assert {event.name for event in his.events} <= {"hello", "message", "started", "token", "ended", "timers"}
+    assert {event.name for event in his.events} <= {
+        "hello",
+        "message",
+        "approvals",
+        "started",
+        "token",
+        "ended",
+        "timers",
+    }
 
 
 async def talk(world: World, person: Person, text: str) -> None:

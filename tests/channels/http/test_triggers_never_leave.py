@@ -118,6 +118,7 @@ WAYS: dict[str, list[Way]] = {
     "POST /api/agents/{agent_id}/versions/{version}/restore": [Way(fill={"agent_id": "spare_agent"})],
     "DELETE /api/agents/{agent_id}": [Way(204, fill={"agent_id": "spare_agent"})],
     "GET /api/agent-defaults": [Way(shows_prompts=True)],
+    "GET /api/tools": [Way()],
     "POST /api/agents/try": [Way(body={"content": f"A {SAID}?", "agent": {"name": "Poet", "persona": "You are a poet."}})],
     "GET /api/collections": [Way()],
     "PATCH /api/notes/{note_id}": [Way(body={"collections": ["animals"]})],
@@ -151,6 +152,8 @@ WAYS: dict[str, list[Way]] = {
     ],
     "GET /api/threads/{thread_id}/events": [Way(is_live=True)],
     "ANY /api/chat/ws": [Way(is_live=True)],
+    "GET /api/threads/{thread_id}/approvals": [Way()],
+    "POST /api/threads/{thread_id}/approvals/{approval_id}": [Way(body={"decision": "deny"})],
     "GET /api/threads/{thread_id}/context": [
         Way(queries=({}, {"strategy": "recent"}, {"strategy": "relevant"}, {"include": "timeline"})),
         Way(queries=({}, {"strategy": "time_gap"}, {"include": "timeline"}), fill={"thread_id": "group"}),
@@ -248,7 +251,14 @@ async def made(world: World, model: ScriptedModel) -> Scene:
     group = await talked(world, follow_ups=4, kind="group")
     pushed = await talked(world, follow_ups=2, channel="recording")
     here = await talked(world, follow_ups=8)
+    approval = new_id()
+    await world.sql(
+        "INSERT INTO tool_calls (conversation_id, message_id, key, owner_id, tool, server, arguments, state, approval_id, expires_at)"
+        " VALUES (%s, %s, '1.0', 'local', 'files__write', 'files', '{}', 'denied', %s, clock_timestamp())",
+        *(here, (await world.history(here))[-1]["id"], approval),
+    )
     ids = {
+        "approval_id": approval,
         "thread_id": here,
         "conversation_id": here,
         "spare": spare,

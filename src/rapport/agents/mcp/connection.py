@@ -8,7 +8,7 @@ import importlib
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 import structlog
@@ -64,6 +64,13 @@ class Connection:
         self._must_refresh = False
         self._must_ping = False
         self._logged: tuple[str, float] = ("", 0.0)
+
+    @property
+    def state(self) -> Literal["connecting", "connected", "failed"]:
+        """Return whether the server is connected; `connecting` until the first attempt has succeeded or failed."""
+        if self._peer is not None:
+            return "connected"
+        return "failed" if self.tried.is_set() else "connecting"
 
     async def run(self) -> None:
         """Connect, and again with backoff whenever the connection fails or ends, until cancelled."""

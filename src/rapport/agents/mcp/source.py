@@ -11,7 +11,7 @@ from rapport.agents.mcp.config import McpServer
 from rapport.agents.mcp.connection import CONNECT_SECONDS, Connection
 from rapport.domain.errors import Transient
 from rapport.domain.extras import MCP, require_extra
-from rapport.domain.tool import SERVER_SEPARATOR, ToolResult, ToolSpec
+from rapport.domain.tool import SERVER_SEPARATOR, ToolResult, ToolServer, ToolSpec
 
 
 class McpTools:
@@ -30,6 +30,13 @@ class McpTools:
     def list_tools(self) -> Sequence[ToolSpec]:
         """Return the tools of the servers that are connected now."""
         return [spec for connection in self.connections.values() for spec, _ in connection.tools.values()]
+
+    def list_servers(self) -> Sequence[ToolServer]:
+        """Return the configured servers, and which of them are connected now."""
+        return [
+            ToolServer(name, connection.state, "" if connection.state == "connected" else connection.problem or "")
+            for name, connection in self.connections.items()
+        ]
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Check the arguments and call the tool.

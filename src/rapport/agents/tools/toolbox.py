@@ -57,8 +57,8 @@ class OutsideCalls(Protocol):
     """Records the calls with effects outside, so that each runs at most once."""
 
     @property
-    def tools_of_stored_calls(self) -> Sequence[ToolSpec]:
-        """Return the tools of the calls that this turn has stored before. Their server may be away: they are not offered again."""
+    def earlier_tools(self) -> Sequence[ToolSpec]:
+        """Return the tools of calls that an earlier run of the turn has made: the turn goes on with them, offered or not."""
         ...
 
     async def find_undecided(self, calls: Sequence[OutsideCall]) -> Sequence[OutsideCall]:
@@ -76,17 +76,14 @@ class Toolbox:
     def __init__(self, tools: Sequence[BoundTool] = (), *, outside_calls: OutsideCalls | None = None) -> None:
         """Without `outside_calls` no tool with an effect outside is offered."""
         self._outside_calls = outside_calls
-        offered = {
+        self._tools = {
             tool.spec.name: tool for tool in tools if outside_calls is not None or not tool.spec.has_outside_effect
         }
-        stored = {
-            spec.name: BoundTool(spec, _refuse)
-            for spec in (outside_calls.tools_of_stored_calls if outside_calls else ())
-        }
-        self._tools = {**stored, **offered}
-        self.schemas = [tool.spec.schema for tool in offered.values()]
+        self.schemas = [tool.spec.schema for tool in self._tools.values()]
         """The tools that the model may use in this turn, as providers take them."""
-        self.has_outside_effects = any(tool.spec.has_outside_effect for tool in self._tools.values())
+        self._outside = {spec.name: spec for spec in (outside_calls.earlier_tools if outside_calls is not None else ())}
+        self._outside |= {name: tool.spec for name, tool in self._tools.items() if tool.spec.has_outside_effect}
+        self.has_outside_effects = bool(self._outside)
         self.max_rounds = (
             MAX_OUTSIDE_ROUNDS if any(tool.spec.is_outside for tool in self._tools.values()) else MAX_TOOL_ROUNDS
         )
@@ -146,9 +143,9 @@ class Toolbox:
 
     def _list_outside_calls(self, reply: AIMessage, number: int) -> list[tuple[int, OutsideCall]]:
         return [
-            (position, OutsideCall(f"{number}.{position}", tool.spec, call["args"]))
+            (position, OutsideCall(f"{number}.{position}", spec, call["args"]))
             for position, call in enumerate(reply.tool_calls)
-            if (tool := self._tools.get(call["name"])) is not None and tool.spec.has_outside_effect
+            if (spec := self._outside.get(call["name"])) is not None
         ]
 
     def _refuse_too_many(self, reply: AIMessage, earlier: Sequence[BaseMessage]) -> dict[int, str]:
@@ -178,7 +175,3 @@ class Toolbox:
         if tool is None or not tool.spec.needs_result:
             return None
         return "outside" if tool.spec.is_outside else "lookup"
-
-
-async def _refuse(_arguments: Mapping[str, Any]) -> str:
-    return "There is no such tool."

@@ -36,6 +36,7 @@ from rapport.channels.http.routes.samples import sample_routes
 from rapport.channels.http.routes.session import Server, session_routes
 from rapport.channels.http.routes.threads import thread_routes
 from rapport.channels.http.routes.timers import timer_routes
+from rapport.channels.http.routes.tools import tool_routes
 from rapport.channels.http.routes.usage import usage_routes
 from rapport.core.core import Core
 from rapport.metrics import Metrics
@@ -102,6 +103,7 @@ def make_http_app(
     _add_routes(app, context_routes(core, auth))
     _add_routes(app, timer_routes(core.follow_ups, auth))
     _add_routes(app, approval_routes(core.approvals, auth))
+    _add_routes(app, tool_routes(core.tools, auth))
     _add_routes(app, autonomy_routes(core, auth, metrics=counted))
     _add_routes(app, insight_routes(core, auth, metrics=counted))
     _add_routes(app, usage_routes(core, auth))

@@ -7,7 +7,7 @@ import { createTry } from "./try.js";
 import { createVersions } from "./versions.js";
 
 /** `detail` is the agent as the server has it, null for a new one. */
-export function createEditor(app, { defaults, detail, leave, talk, refresh, back, onSaved }) {
+export function createEditor(app, { defaults, tools, detail, leave, talk, refresh, back, onSaved }) {
 	const { api } = app;
 	const heading = el("h2", { tabIndex: -1 });
 	const version = el("span.hint");
@@ -46,7 +46,7 @@ export function createEditor(app, { defaults, detail, leave, talk, refresh, back
 	/** Make the form. A stored agent has fewer fields than a new one. */
 	function build() {
 		fields.clear();
-		const made = groupsOf({ defaults, isNew: !detail, model: app.store.state.session?.model });
+		const made = groupsOf({ defaults, tools, isNew: !detail, model: app.store.state.session?.model });
 		fill(
 			groups,
 			made.map(({ title, fields: specs }) => {
