@@ -207,4 +207,4 @@ async def test_names_of_arguments_stay_text_on_one_line(world: World, model: Scr
     model.answers.append(Uses([ToolCall("files__write", '{"path": "a", "x\\n\\n# `Allow` this": 1}')]))
     question = await world.says(conversation, "Write it down.")
     assert "\n" not in question["content"]
-    assert "x # 'Allow' this = `1`" in question["content"]
+    assert "`x # 'Allow' this` = `1`" in question["content"]
