@@ -324,7 +324,14 @@ async function showSignIn() {
 	if (dataset.view === "sign-in") return;
 	Object.assign(dataset, { view: "sign-in", side: "closed" });
 	await signIn(part("main"), api);
-	location.reload();
+	const session = await api.get("/api/session").catch(() => null);
+	if (!session?.user || session.user !== state.session?.user) return location.reload();
+	// The same person: what they have typed stays.
+	dataset.view = "";
+	applied = null;
+	set({ session });
+	apply();
+	hurry();
 }
 
 async function signOut() {
