@@ -135,14 +135,14 @@ export function createChat(app, composer) {
 	function items() {
 		const own = one => ({ key: one.key, pending: one });
 		return [
-			...said(),
+			...listMessages(),
 			...state.pending.filter(one => one.id).map(own),
 			...state.turns.map(turn => ({ key: `turn:${turn.messageId}`, turn })),
 			...state.pending.filter(one => !one.id).map(own),
 		];
 	}
 
-	function said() {
+	function listMessages() {
 		if (laidOut.messages === state.messages) return laidOut.shown;
 		const known = new Map(state.messages.map(one => [one.id, one]));
 		const speaker = one => `${one.role}:${one.author?.id}`;
@@ -174,7 +174,7 @@ export function createChat(app, composer) {
 			old.draft?.show(item.turn.text);
 			return old;
 		}
-		const node = made(item);
+		const node = makeItem(item);
 		nodes.set(item.key, node);
 		enlighten(item.key, node.el);
 		if (old) {
@@ -187,7 +187,7 @@ export function createChat(app, composer) {
 
 	const isSame = (a, b) => Boolean(a.turn && b.turn) || (a.message === b.message && a.head === b.head && a.pending === b.pending && a.quoted?.text === b.quoted?.text);
 
-	function made(item) {
+	function makeItem(item) {
 		if (item.day) return { item, el: el("li.day", dayName(item.day)) };
 		if (item.pending) return { item, el: pendingItem(item.pending, actions) };
 		if (item.message) return { item, el: messageItem(item.message, { ...item, agentName: agentName(), actions }) };
@@ -284,7 +284,7 @@ export function createChat(app, composer) {
 		reveal,
 		toEnd: () => toEnd(thread.trim()),
 		/** Count a new message for those who have scrolled up. */
-		said() {
+		countUnread() {
 			unread += 1;
 			drawJump();
 		},

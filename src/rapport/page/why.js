@@ -66,7 +66,7 @@ function mount(app) {
 			reply?.fallbackUsed && el("p.mark.fallback", icon("warn"), context.problem?.text ?? "The model could not answer. The reply was built from the notes."),
 			app.currentThread()?.kind === "group" && chooser(context),
 			el("ol.timeline", { "aria-label": "Messages before the answer" }, entries(timeline)),
-			context.usage && el("p.hint", spent(context.usage)),
+			context.usage && el("p.hint", describeUsage(context.usage)),
 			context.tools.length > 0 && [el("h2", "Tools"), el("ul.past.why-tools", context.tools.map(toolItem))],
 			memories.length + notes.length > 0 && el("h2", "Also given"),
 			memories.map(one => usedItem("memory", one.text ?? "A deleted memory", one)),
@@ -94,7 +94,7 @@ function mount(app) {
 		let passed = [];
 		let last = null;
 		const fold = () => {
-			if (passed.length) shown.push(folded(passed));
+			if (passed.length) shown.push(foldPassedOver(passed));
 			passed = [];
 		};
 		for (const one of line) {
@@ -114,7 +114,7 @@ function mount(app) {
 		return shown;
 	}
 
-	function folded(passed) {
+	function foldPassedOver(passed) {
 		const who = [...new Set(passed.map(one => one.author))].slice(0, 3).join(", ");
 		return el("li.passed", el("details", el("summary", `${count(passed.length, "message")} not chosen: ${who}`), el("ol", passed.map(entry))));
 	}
@@ -143,7 +143,7 @@ function mount(app) {
 }
 
 /** The cost of an answer: model calls and tokens. */
-function spent({ calls, tokens_in: read, tokens_out: written, estimated, model }) {
+function describeUsage({ calls, tokens_in: read, tokens_out: written, estimated, model }) {
 	const mark = estimated ? "≈ " : "";
 	return `${count(calls, "model call")} (${model}): ${mark}${read.toLocaleString()} tokens in, ${mark}${written.toLocaleString()} out.`;
 }

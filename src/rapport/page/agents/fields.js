@@ -176,10 +176,10 @@ const MAKERS = {
 	ticks({ label, options }, _, id) {
 		const boxes = Object.keys(options).map(value => el("input", { type: "checkbox", value, id: `${id}-${value}` }));
 		const control = el("fieldset", el("legend", label), boxes.map(box => el("label.tick", box, options[box.value])));
-		const chosen = () => boxes.filter(box => box.checked).map(box => box.value);
+		const readChosen = () => boxes.filter(box => box.checked).map(box => box.value);
 		return {
 			control,
-			read: () => (boxes.every(box => box.checked) ? null : chosen()),
+			read: () => (boxes.every(box => box.checked) ? null : readChosen()),
 			put: value => boxes.forEach(box => (box.checked = !value || value.includes(box.value))),
 		};
 	},

@@ -102,14 +102,14 @@ export function createToolChoice({ tools, servers }, isOperator) {
 	}
 
 	const control = (legend, place) => el("fieldset", el("legend", legend), place);
-	const listed = ({ names, order }) => [...new Set([...order, ...known.keys(), ...names])].filter(name => names.has(name));
+	const listNames = ({ names, order }) => [...new Set([...order, ...known.keys(), ...names])].filter(name => names.has(name));
 	const isDefault = names => names.length === defaults.length && names.every(name => defaults.includes(name));
 	const keep = (choice, value) => Object.assign(choice, { names: new Set(value), order: value });
 
 	return {
 		chosen: {
 			control: control("It may use", list),
-			read: () => (isDefault(listed(chosen)) ? null : listed(chosen)),
+			read: () => (isDefault(listNames(chosen)) ? null : listNames(chosen)),
 			put(value) {
 				keep(chosen, value ?? defaults);
 				draw();
@@ -117,7 +117,7 @@ export function createToolChoice({ tools, servers }, isOperator) {
 		},
 		free: {
 			control: control("Without asking", freeList),
-			read: () => (free.names.size ? listed(free) : null),
+			read: () => (free.names.size ? listNames(free) : null),
 			put(value) {
 				keep(free, value ?? []);
 				draw();

@@ -40,7 +40,7 @@ export function createPanel(app, root) {
 			body,
 			el("div.figures", figure(turns.count.toLocaleString(), "answers"), figure(share(guard), "refused: no relevant note"), figure(share(fallbacks), "fallback: model failed")),
 			el("h2", "Answers over time"),
-			bars(summed(turns.by_hour, STEPS[hours]), hours),
+			bars(sumHours(turns.by_hour, STEPS[hours]), hours),
 			phases.length > 0 && [el("h2", "How long each step takes"), el("p.hint", "Dark: median. Pale: 95th percentile. Since the server started."), spans(phases)],
 			made.length > 0 && [el("h2", "Follow-ups"), table(made)],
 			variants.length > 0 && [el("h2", "Prompts of follow-ups"), el("p.hint", "Each wording with its answer rate: 95 % sure to lie in this range."), wordings(variants)],
@@ -49,7 +49,7 @@ export function createPanel(app, root) {
 	}
 
 	/** Hourly counts, summed into steps. */
-	function summed(hours, step) {
+	function sumHours(hours, step) {
 		const sums = new Map();
 		for (const { at, count: n } of hours) {
 			const key = Math.floor(Date.parse(at) / step) * step;
