@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from rapport.agents.graph import LangGraphAgent
     from rapport.agents.health import ModelHealth
+    from rapport.agents.mcp.config import McpServer
     from rapport.agents.mcp.source import McpTools
     from rapport.channels.base import Channel, OpenChannel
     from rapport.core.core import Core
@@ -206,6 +207,8 @@ async def open_app(
             memory,
             deps.context_selector,
             agents,
+            tool_source=deps.tool_source,
+            list_tool_servers=servers.list_servers,
             on_timers_changed=worker.notice_timer_change,
             on_reminders_changed=worker.notice_reminder_change,
             now=now,
@@ -242,10 +245,16 @@ async def open_app(
 
 def make_tool_source(settings: Settings) -> McpTools:
     """Return the tools of the configured MCP servers. Raise Permanent for a mistake in their configuration."""
-    from rapport.agents.mcp.config import read_servers
     from rapport.agents.mcp.source import McpTools
 
-    return McpTools(read_servers(settings.mcp_config, settings.data_dir, os.environ))
+    return McpTools(read_mcp_servers(settings))
+
+
+def read_mcp_servers(settings: Settings) -> list[McpServer]:
+    """Return the configured MCP servers. Raise Permanent for a mistake in their configuration."""
+    from rapport.agents.mcp.config import read_servers
+
+    return read_servers(settings.mcp_config, settings.data_dir, os.environ)
 
 
 def make_context_selector(settings: Settings, database: Database, embedder: Embedder) -> ContextSelector:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from playwright.async_api import Locator, expect
 
+from rapport.storage.access.api_keys import ApiKeys
 from tests.browser.test_accessibility import axe, problems
 from tests.channels.http.test_auth import make_key, until_closed
-from tests.support.world import World
+from tests.support.world import World, until
 
 from .conftest import Figures
 from .visitor import IN_A_BROWSER, ON_A_DESKTOP, ON_A_PHONE, Visitor
@@ -309,9 +310,8 @@ async def test_a_user_sees_what_they_may_do(visitor: Visitor, world: World) -> N
     await until_closed(world)
     await make_for(world, header, id="mine", name="Mine")
     await visitor.open("")
-    await visitor.page.get_by_label("Your key").fill(header["Authorization"].removeprefix("Bearer "))
-    await visitor.button("Sign in").click()
-    await expect(visitor.page.locator("#conversations .rail")).to_have_count(1)  # a phone shows the start page
+    await sign_in(visitor, header)
+    await expect(visitor.page.locator("#conversations .rail")).to_have_count(1)
     await visitor.go("agents")
     panel = visitor.shown("agents")
     companion, mine = (panel.locator(f"[data-agent-id='{name}']") for name in ("companion", "mine"))
@@ -325,6 +325,37 @@ async def test_a_user_sees_what_they_may_do(visitor: Visitor, world: World) -> N
     await expect(panel).to_contain_text("Only an operator may change this agent.")
     await visitor.go("agents/nobody")
     await expect(panel).to_contain_text("That didn't work")
+
+
+@ON_A_PHONE
+async def test_what_is_typed_stays_when_a_key_is_revoked(visitor: Visitor, world: World) -> None:
+    key_id, header = await make_key(world, "ana")
+    _, second = await make_key(world, "ana")
+    await until_closed(world)
+    await make_for(world, header, id="mine", name="Mine")
+    await visitor.open("agents/mine")
+    await sign_in(visitor, header)
+    panel = visitor.shown("agents")
+    await panel.get_by_label("Name", exact=True).fill("A name that I have thought about")
+    async with world.database.statement() as connection:
+        await ApiKeys(connection).revoke(key_id)
+    await visitor.page.keyboard.press("Control+Enter")
+    await expect(visitor.page.get_by_label("Your key")).to_be_visible()
+    await sign_in(visitor, second)
+    await expect(panel.get_by_label("Name", exact=True)).to_have_value("A name that I have thought about")
+    await expect(panel.get_by_label("Name", exact=True)).to_be_visible()
+    await panel.get_by_label("Name", exact=True).press("Control+Enter")
+
+    async def is_saved() -> bool:
+        answer = await world.http.get("/api/agents/mine", headers=second)
+        return answer.json()["name"] == "A name that I have thought about"
+
+    await until(is_saved)
+
+
+async def sign_in(visitor: Visitor, header: dict[str, str]) -> None:
+    await visitor.page.get_by_label("Your key").fill(header["Authorization"].removeprefix("Bearer "))
+    await visitor.button("Sign in").click()
 
 
 async def make_for(world: World, header: dict[str, str], **fields: Any) -> None:

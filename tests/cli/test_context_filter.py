@@ -15,6 +15,7 @@ from rapport.cli import context_filter as selecting
 from rapport.cli.context_filter import BadRequest, read, select_for_request
 from rapport.context.engine import SelectionOptions
 from rapport.domain.context_selection import MAX_RECENT_MESSAGES, Strategy
+from rapport.turns.sent_context import REPLIES
 from tests.support.cases import every_case
 from tests.support.commands import COMMAND, Home, Ran
 from tests.support.waiting import LIMIT_SECONDS
@@ -211,7 +212,7 @@ def test_a_chain_of_replies_is_followed_both_ways_and_a_circle_ends() -> None:
 
     flood = [said("first", "?", ago=1_000), *(said(n, "!", ago=900 - n, reply_to="first") for n in range(500))]
     found = read(json.dumps(request(*flood, trigger={**D, "reply_to": "first"})).encode()).found
-    assert len(found.chain) == selecting.REPLIES
+    assert len(found.chain) == REPLIES
 
 
 def test_a_parent_that_is_not_given_is_no_anchor() -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from rapport.domain import extras
@@ -32,7 +33,9 @@ importlib.machinery.PathFinder.find_spec = classmethod(
 IMPORT_ALL = """
 import importlib, pkgutil, rapport
 for module in pkgutil.walk_packages(rapport.__path__, "rapport."):
-    needs_extra = module.name.startswith(("rapport.channels.telegram", "rapport.agents.mcp.wire"))
+    needs_extra = module.name.startswith(
+        ("rapport.channels.telegram", "rapport.agents.mcp.wire", "rapport.channels.http.mcp")
+    )
     if not needs_extra and module.name not in {"rapport.__main__", "rapport.cli.telegram_doctor"}:
         importlib.import_module(module.name)
 """
@@ -96,7 +99,10 @@ def server(home: Home, hiding: dict[str, str]) -> Generator[subprocess.Popen[str
 
 def test_serve_starts_without_extras(server: subprocess.Popen[str]) -> None:
     assert server.stdout is not None
-    assert any("Rapport is listening" in line for line in server.stdout)
+    listening = next(line for line in server.stdout if "Rapport is listening" in line)
+    address = listening.partition("open ")[2].split()[0]
+    refused = httpx.post(f"{address}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert (refused.status_code, refused.json()["detail"]) == (501, f"This address speaks MCP{install(extras.MCP)}")
 
 
 @pytest.mark.parametrize(
@@ -122,8 +128,9 @@ def test_serve_starts_without_extras(server: subprocess.Popen[str]) -> None:
             {"TELEGRAM_BOT_TOKEN": "123:abc", "PORT": "0"},
             f"TELEGRAM_BOT_TOKEN is set{install(extras.TELEGRAM)}",
         ),
+        (["mcp"], {}, f"`rapport mcp` speaks MCP{install(extras.MCP)}"),
     ],
-    ids=["anthropic", "ollama-embeddings", "redis", "telegram"],
+    ids=["anthropic", "ollama-embeddings", "redis", "telegram", "mcp"],
 )
 def test_a_missing_extra_is_one_sentence_that_says_what_to_install(
     home: Home, hiding: dict[str, str], command: list[str], environment: dict[str, str], says: str
@@ -141,6 +148,19 @@ def test_doctor_names_the_missing_extra_of_each_part(home: Home, hiding: dict[st
         assert lines[part].startswith("✗")
         assert lines[part].endswith(install(extra))
     assert lines["Database"].startswith("✓")
+
+
+def test_an_mcp_server_without_its_extra_says_what_to_install(
+    home: Home, hiding: dict[str, str], tmp_path: Path
+) -> None:
+    config = tmp_path / "mcp.json"
+    config.write_text('{"mcpServers": {"files": {"command": "node"}}}')
+    missing = f"MCP servers are configured{install(extras.MCP)}"
+    assert home.fails("serve", PORT="0", RAPPORT_MCP_CONFIG=str(config), **hiding) == f"rapport: {missing}\n"
+    listed = home.run("tools", "list", RAPPORT_MCP_CONFIG=str(config), **hiding)
+    assert (listed.code, listed.err) == (1, f"rapport: {missing}\n")
+    doctor = home.run("doctor", RAPPORT_MCP_CONFIG=str(config), **hiding)
+    assert f"✗ MCP servers: {missing}\n" in doctor.out
 
 
 def test_calibrate_measures_without_matplotlib_and_says_why_it_draws_nothing(

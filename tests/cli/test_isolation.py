@@ -48,6 +48,7 @@ CALLS: dict[str, Call] = {
     "export": Call(["{thread_id}"], shows=True),
     "import": Call(["more.jsonl", "--format", "jsonl", "--conversation", "{thread_id}"]),
     "keys create": Call(["phone"]),
+    "mcp": Call(),
     "memory add": Call(["I collect stamps."]),
     "memory edit": Call(["{memory_id}", "I collect coins."]),
     "memory forget": Call(["{memory_id}"]),

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from rapport.cli.timeline import REASONS, ChoiceReason, TimelineView, UsedSource, draw, span
 from rapport.domain.conversation import Author, Conversation, Message
+from rapport.turns.explain import describe_tool
 from tests.support.cases import every_case
 
 NOW = datetime(2025, 10, 7, 14, 5, tzinfo=UTC)
@@ -198,6 +199,7 @@ def test_what_would_be_chosen_and_what_was_used_besides() -> None:
             memories=[UsedSource("01K", 0.71, "Ana likes Thai food.")],
             notes=[UsedSource("menu", 0.5)],
             looked_up=["get_message", "search_conversation"],
+            tools=[describe_tool({"name": "files__write", "server": "files", "state": "denied"})],
         )
     )
     assert "as it would be chosen now" in shown
@@ -205,6 +207,7 @@ def test_what_would_be_chosen_and_what_was_used_besides() -> None:
     assert " · 14:10  Dora  (0.04) Did anybody" in shown
     assert "Memories\n ▰▰▰▰▰▰▰▱▱▱ 0.71 01K  Ana likes Thai food.\n\nNotes\n ▰▰▰▰▰▱▱▱▱▱ 0.50 menu\n" in shown
     assert "The model looked further by itself: get_message, search_conversation.\n" in shown
+    assert "Tools\n `write` of files (not allowed)\n" in shown
 
 
 def test_every_reason_is_explained() -> None:

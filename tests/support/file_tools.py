@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rapport.domain.errors import Transient
 from rapport.domain.tool import ToolResult, ToolSpec
 
 _PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -26,12 +27,19 @@ class FileTools:
     """What the next calls return or raise, after their effect; then "ok"."""
     gate: asyncio.Event | None = None
     """Holds calls back after their effect."""
+    is_away: bool = False
+    """Their server is not connected."""
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     def list_tools(self) -> Sequence[ToolSpec]:
-        return self.specs
+        return () if self.is_away else self.specs
+
+    async def wait_for(self, names: Collection[str]) -> None:
+        pass
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        if self.is_away:
+            raise Transient("The server files is not connected: the call was not sent.")
         (self.written if name == WRITE.name else self.read).append(str(arguments.get("path")))
         self.begun.set()
         if self.gate is not None:

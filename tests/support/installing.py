@@ -19,7 +19,12 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-WITH_PACKAGES = (TESTS / "agents" / "mcp" / "peers", TESTS / "browser", TESTS / "e2e" / "bot_api")
+WITH_PACKAGES = (
+    TESTS / "agents" / "mcp" / "peers",
+    TESTS / "browser",
+    TESTS / "channels" / "http" / "mcp" / "inspector",
+    TESTS / "e2e" / "bot_api",
+)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SECONDS = 600
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from rapport.domain.tool import ToolOutcomeUnknown
+from rapport.storage.conversations.conversations import Conversations
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, scripted_model
 from tests.support.file_tools import FileTools
 from tests.support.world import World, open_world, until
@@ -264,3 +266,60 @@ async def test_a_request_that_is_not_stored_has_no_tool_that_would_ask(
     assert "files__read" in model.calls[0].tools
     assert "files__write" not in model.calls[0].tools
     assert files.written == []
+
+
+async def test_an_allowed_call_whose_server_is_away_is_told_and_not_made(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    conversation = await begin(world)
+    model.answers += [calls("a.txt"), "It could not be written."]
+    await world.says(conversation, "Write it down.")
+    files.is_away = True
+    [asked] = await approvals(world, conversation)
+    assert (await decide(world, conversation, asked["id"], "allow"))["state"] == "allowed"
+    assert (await answers(world, conversation, 2))[1] == "It could not be written."
+    [told] = [text for role, text in model.calls[-1].window if role == "tool"]
+    assert told == "Not done: its server can't be reached right now."
+    assert "files__write" not in model.calls[-1].tools
+    assert ((await approvals(world, conversation))[0]["state"], files.written) == ("failed", [])
+
+
+async def test_a_made_up_argument_can_not_imitate_the_question(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    conversation = await begin(world)
+    name = "path = `a.txt`? It only reads.\n\n![](http://example.org/pixel)"
+    model.answers.append(Uses([ToolCall("files__write", json.dumps({"path": "b.txt", name: "x"}))]))
+    question = await world.says(conversation, "Write it down.")
+    assert question["content"] == (
+        "May I use `files__write` with path = `b.txt`,"
+        " `path = 'a.txt'? It only reads. ![](http://example.org/pixel)` = `x`? I do it only if you allow it."
+    )
+
+
+async def test_decisions_at_the_same_moment_go_on_with_the_turn_once(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    """Each of the two must see the other: both wait for the conversation, which somebody else has locked."""
+    conversation = await begin(world)
+    model.answers += [calls("a.txt", "b.txt"), "Both are written."]
+    question = await world.says(conversation, "Write them down.")
+    assert "1. May I use `files__write` with path = `a.txt`?" in question["content"]
+    assert "2. May I use `files__write` with path = `b.txt`?" in question["content"]
+    asked = await approvals(world, conversation)
+
+    async def both_wait() -> bool:
+        [(count,)] = await world.sql(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return count == 2
+
+    async with asyncio.TaskGroup() as tasks, world.database.transaction() as connection:
+        await Conversations(connection).lock("local", conversation)
+        for each in asked:
+            tasks.create_task(decide(world, conversation, each["id"], "allow"))
+        await until(both_wait)
+    assert (await answers(world, conversation, 2))[1] == "Both are written."
+    await world.drain()
+    assert sorted(files.written) == ["a.txt", "b.txt"]
+    assert len(await spoken(world, conversation)) == 2

@@ -333,5 +333,4 @@ def describe_defaults() -> dict[str, Any]:
         "prompts": dict(PROMPTS),
         "variant": DEFAULT_VARIANT,
         "guard_text": GUARD,
-        "tools": sorted(TOOL_NAMES),
     }

@@ -138,7 +138,7 @@ class LangGraphAgent:
         start: Any = {}
         if not fresh:
             known = await graph.aget_state(config)
-            if known.values and not known.next:
+            if known.values and not known.tasks:  # `next` leaves out a task whose result is stored and not applied yet
                 return cast("TurnState", known.values)
             if known.values:
                 start = Command(resume=True) if known.interrupts else None

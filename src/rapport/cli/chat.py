@@ -18,6 +18,7 @@ from rapport.agents.advice import advise
 from rapport.agents.models import BUILTIN
 from rapport.app import App, open_app
 from rapport.cli import follow_up_output as followups
+from rapport.cli.approvals import ApprovalPrompts, RestOfReply
 from rapport.cli.line_input import open_input
 from rapport.cli.output import escape_line
 from rapport.core.turn_runner import Ticket
@@ -32,11 +33,14 @@ from rapport.storage.conversations.listing import ConversationListing
 from rapport.storage.followups.timers import Timers
 from rapport.storage.messages.messages import Messages
 
+CONNECT_SECONDS = 15.0
+"""How long the chat waits at its start until the MCP servers are connected or have failed."""
 FOLLOWUP_SECONDS = 0.5
 """Seconds between two polls for new follow-ups."""
 
 HELP = """[bold]/new[/bold] begin a new conversation   [bold]/history[/bold] what was said   [bold]/help[/bold] this
 [bold]/followups[/bold] what the agent will come back to   [bold]/mute 1h[/bold] not for now   [bold]/unmute[/bold] again
+[bold]/approvals[/bold] decide about tool calls that wait
 [bold]/quit[/bold] (or Ctrl-D) leave   [bold]Ctrl-C[/bold] stop an answer
 A line that ends with \\ goes on in the next one."""
 
@@ -48,6 +52,9 @@ async def chat(settings: Settings, *, agent: str, resume: bool) -> None:
         opened = open_app(settings)
         app = await opened.__aenter__()
     try:
+        if app.tool_source.connections:
+            with console.status("connecting tools…"):
+                await app.tool_source.wait_until_tried(CONNECT_SECONDS)
         profile = await app.core.agents.require(LOCAL_USER, agent)
         await Terminal(app, profile, console).run(resume=resume)
     finally:
@@ -65,12 +72,16 @@ class Terminal:
         self._seen: datetime | None = None
         """The time of the latest follow-up that was shown."""
         self._input = open_input(console)
+        self._approvals = ApprovalPrompts(app, console, self._input)
+        self._asked: dict[str, datetime] = {}
+        """The messages whose reply waits for decisions, with the time of the question."""
 
     async def run(self, *, resume: bool) -> None:
         self._greet()
         if resume:
             self._take_up(await self._find_latest())
             await self._show_history(limit=6)
+            await self._note_open_questions()
         if self._conversation is None:
             self._show_greeting()
         with self._input.reading():
@@ -130,7 +141,9 @@ class Terminal:
                     for message in follow_ups:
                         self._console.print(f"[dim]{message.created_at.astimezone():%H:%M}[/dim]")
                         self._console.print(Markdown(message.text))
-                        self._seen = message.created_at
+                        if message.metadata.get("approvals"):
+                            self._console.print("[dim]/approvals decides about it[/dim]")
+                        self._note_shown(message)
                     self._console.print()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(has_answered.wait(), FOLLOWUP_SECONDS)
@@ -146,7 +159,8 @@ class Terminal:
         return [
             message
             for message in latest
-            if message.metadata.get("autonomous") is True and message.created_at > self._seen
+            if (message.metadata.get("autonomous") is True and message.created_at > self._seen)
+            or message.created_at > self._asked.get(message.reply_to_id or "", message.created_at)
         ]
 
     async def _command(self, line: str) -> bool:
@@ -162,6 +176,8 @@ class Terminal:
             await self._show_history(limit=50)
         elif command in {"/mute", "/unmute", "/followups"}:
             await self._run_follow_up_command(command, words)
+        elif command == "/approvals":
+            await self._decide_open()
         else:
             if command not in {"/help", "/h", "/?"}:
                 self._console.print(f"there is no {command[:40]}", style="red", markup=False)
@@ -204,16 +220,62 @@ class Terminal:
             incoming = Incoming(LOCAL_USER, self._conversation.id, content)
             ticket = await self._app.worker.accept(incoming, listen=True)
             reply = await self._watch(ticket)
+            self._show_end(reply)
+            await self._decide(reply)
         except RapportError as error:
             self._console.print(str(error), style="red", markup=False)
-            return
+
+    def _show_end(self, reply: Message) -> None:
         if reply.metadata.get("cancelled") is True:
             self._console.print("[dim](stopped)[/dim]")
         if problem := reply.metadata.get("problem"):
             self._console.print(advise(problem["kind"], problem["model"]), style="red", markup=False)
         self._console.print()
 
-    async def _watch(self, ticket: Ticket) -> Message:
+    async def _decide(self, reply: Message) -> None:
+        """Ask about the tool calls of a reply, and show how the agent goes on; it may ask again."""
+        if reply.metadata.get("approvals") and reply.reply_to_id is not None:
+            self._asked[reply.reply_to_id] = reply.created_at
+            await self._ask_about(reply.conversation_id, reply.reply_to_id)
+
+    async def _ask_about(self, conversation_id: str, message_id: str) -> None:
+        while (rest := await self._approvals.ask(conversation_id, message_id)) is not None:
+            reply = await self._watch(rest)
+            self._note_shown(reply)
+            self._show_end(reply)
+            if not reply.metadata.get("approvals"):
+                return
+
+    async def _decide_open(self) -> None:
+        """Ask about the questions that wait in this conversation."""
+        conversation = self._conversation
+        try:
+            waiting = await self._approvals.list_open(conversation.id) if conversation is not None else ()
+            if not waiting:
+                self._console.print("[dim]no question waits[/dim]")
+            for call in {call.message_id: call for call in waiting}.values():
+                await self._ask_about(call.conversation_id, call.message_id)
+        except RapportError as error:
+            self._console.print(str(error), style="red", markup=False)
+
+    async def _note_open_questions(self) -> None:
+        """Say that questions of an earlier chat wait."""
+        conversation = self._conversation
+        if conversation is None or not (waiting := await self._approvals.list_open(conversation.id)):
+            return
+        self._asked |= {call.message_id: call.created_at for call in waiting if call.created_at is not None}
+        self._approvals.tell_open(waiting)
+
+    def _note_shown(self, message: Message) -> None:
+        """Show this message only once, above the line."""
+        if message.metadata.get("autonomous") is True:
+            self._seen = message.created_at
+        elif message.reply_to_id is not None:
+            self._asked.pop(message.reply_to_id, None)
+            if message.metadata.get("approvals"):
+                self._asked[message.reply_to_id] = message.created_at
+
+    async def _watch(self, ticket: Ticket | RestOfReply) -> Message:
         """Show the answer while it is generated; Ctrl-C stops it."""
         loop = asyncio.get_running_loop()
         assert self._conversation is not None

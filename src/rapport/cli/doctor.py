@@ -92,6 +92,7 @@ async def examine(settings: Settings) -> bool:
         await part("Telegram", _report_missing_telegram)
     else:
         await _check_telegram(part, settings)
+    await _check_mcp_servers(part, settings)
     await part("Database", lambda: _check_database_parts(part, settings))
     return all(results)
 
@@ -121,6 +122,12 @@ async def _check_telegram(part: Part, settings: Settings) -> None:
 
     await part("Telegram", lambda: check_bot(settings))
     await part("Telegram groups", lambda: check_privacy_mode(settings))
+
+
+async def _check_mcp_servers(part: Part, settings: Settings) -> None:
+    from rapport.cli.mcp_doctor import check_mcp_servers
+
+    await check_mcp_servers(part, settings)
 
 
 async def _report_no_telegram() -> str:

@@ -22,7 +22,7 @@ from rapport.storage.database import Connection, Database
 from rapport.storage.memories import Memories
 from rapport.storage.messages.messages import Messages
 from rapport.storage.messages.neighbours import read_snapshot, sort_by_time
-from rapport.turns.explain import Explanation, explain_reply, load_timeline
+from rapport.turns.explain import Explanation, describe_tool, explain_reply, load_timeline
 from rapport.turns.group_context import check_query
 
 SHORTEST = 8
@@ -106,6 +106,7 @@ async def _load_timeline_view(database: Database, explanation: Explanation) -> T
                 if note["given"]
             ],
             looked_up=receipt.get("looked_up", ()),
+            tools=[describe_tool(tool) for tool in explanation.tools],
         )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
 
-from rapport.cli import agents, context, keys, memory, note_settings, timers, usage
+from rapport.cli import agents, context, keys, memory, note_settings, timers, tools, usage
 from rapport.cli import import_export as transfer
 from rapport.cli.owner_option import owner_option
 from rapport.domain.errors import RapportError
@@ -34,6 +34,7 @@ app.command("import")(transfer.import_)
 app.command("export")(transfer.export)
 app.add_typer(memory.app, name="memory")
 app.add_typer(timers.app, name="timers")
+app.add_typer(tools.app, name="tools")
 app.add_typer(usage.app, name="usage")
 
 
@@ -63,6 +64,23 @@ def chat(
 
     # Not uvloop: it makes standard input non-blocking, also for the shell's next command.
     start(lambda settings: run_chat(settings, agent=agent, resume=resume), level="error", use_uvloop=False)
+
+
+@app.command()
+def mcp(
+    url: Annotated[
+        str | None,
+        typer.Option(help="The address of a running server, which is asked with the key in RAPPORT_KEY."),
+    ] = None,
+    user: Annotated[
+        str, typer.Option(help="Without --url: the owner of the data; `local` is the user of a server without keys.")
+    ] = "local",
+) -> None:
+    """Serve the Model Context Protocol on standard input and output, for a program that starts this command."""
+    from rapport.cli.mcp import serve_stdio
+
+    # Not uvloop: it makes standard input non-blocking.
+    start(lambda settings: serve_stdio(settings, url=url, user=user), level="warning", use_uvloop=False)
 
 
 @app.command()

@@ -93,6 +93,8 @@ class TimelineView:
     notes: Sequence[UsedSource] = ()
     looked_up: Sequence[str] = ()
     """The tools that the model used to read more."""
+    tools: Sequence[str] = ()
+    """The tools of other programs that were used, in words."""
 
     def is_call(self, message: Message) -> bool:
         return self.call is not None and message.id == self.call.id
@@ -302,6 +304,11 @@ def _draw_used(output: _Output, view: TimelineView) -> None:
     if view.looked_up:
         output.skip()
         output.write("", Text(f"The model looked further by itself: {plain(', '.join(view.looked_up))}."))
+    if view.tools:
+        output.skip()
+        output.write("", Text("Tools", "bold"))
+    for tool in view.tools:
+        output.write(" ", Text(plain(tool)))
 
 
 def _legend(output: _Output, view: TimelineView) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from rapport.domain.errors import Conflict, InvalidInput
+from rapport.domain import failpoints
+from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.domain.tool_call import Decision, ToolCall
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
@@ -26,6 +27,14 @@ class Approvals:
             await Conversations(connection).get(owner_id, conversation_id)
             return await ToolCalls(connection).list_asked(owner_id, conversation_id)
 
+    async def list_together(self, owner_id: str, conversation_id: str, approval_id: str) -> Sequence[ToolCall]:
+        """Return the questions that one message asks, in its order: this one among them. Raise NotFound if it does not exist."""
+        async with self.database.statement() as connection:
+            together = await ToolCalls(connection).list_together(owner_id, conversation_id, approval_id)
+        if not together:
+            raise NotFound("There is no such question in this conversation.")
+        return together
+
     async def decide(
         self,
         owner_id: str,
@@ -42,7 +51,10 @@ class Approvals:
         Conflict after a different decision or when it is too late.
         """
         async with self.database.transaction() as connection:
-            conversation = await Conversations(connection).get(owner_id, conversation_id)
+            conversations = Conversations(connection)
+            # Before the statement that looks for other open questions: it must see decisions that are being committed.
+            await conversations.lock(owner_id, conversation_id)
+            conversation = await conversations.get(owner_id, conversation_id)
             calls = ToolCalls(connection)
             question = await calls.get_asked(owner_id, conversation_id, approval_id)
             is_asker = author_id is not None and author_id == question.asker_id
@@ -52,6 +64,7 @@ class Approvals:
                 )
             is_stored = await calls.decide(owner_id, conversation_id, approval_id, decision, by=author_id or owner_id)
             question = await calls.get_asked(owner_id, conversation_id, approval_id)
+        failpoints.reach("approval.decided")
         if is_stored:
             await self.on_decided(conversation_id)
             return question

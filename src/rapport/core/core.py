@@ -18,8 +18,11 @@ from rapport.core.monitoring import Monitoring
 from rapport.core.notes import Notebook
 from rapport.core.reminders import ReminderBook
 from rapport.core.samples import Samples
+from rapport.core.smart_context import SmartContext
+from rapport.core.tools import ListServers, ToolCatalog
 from rapport.core.turn_runner import TurnRunner
 from rapport.core.usage import UsageAccounts
+from rapport.domain.tool import NO_TOOL_SOURCE, ToolSource
 from rapport.memory.memory_store import MemoryStore
 from rapport.retrieval.library import Library
 from rapport.retrieval.retriever import Retriever
@@ -39,9 +42,11 @@ class Core:
     follow_ups: FollowUpControls
     reminders: ReminderBook
     approvals: Approvals
+    tools: ToolCatalog
     notes: Notebook
     memories: MemoryStore
     explanations: Explanations
+    smart_context: SmartContext
     samples: Samples
     monitoring: Monitoring
     usage: UsageAccounts
@@ -56,6 +61,8 @@ def make_core(
     selector: ContextSelector,
     agents: AgentDirectory,
     *,
+    tool_source: ToolSource = NO_TOOL_SOURCE,
+    list_tool_servers: ListServers = tuple,
     on_timers_changed: Callable[[], None] = lambda: None,
     on_reminders_changed: Callable[[], None] = lambda: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -70,9 +77,11 @@ def make_core(
         follow_ups=FollowUpControls(database, on_timers_changed, on_reminders_changed),
         reminders=ReminderBook(database, now, on_reminders_changed),
         approvals=Approvals(database, runner.notice_decision),
+        tools=ToolCatalog(agents, tool_source, list_tool_servers),
         notes=Notebook(database, library, retriever),
         memories=memories,
         explanations=Explanations(selector, agents),
+        smart_context=SmartContext(selector, agents),
         samples=Samples(database, library, runner),
         monitoring=Monitoring(database),
         usage=UsageAccounts(database, now),

@@ -19,6 +19,7 @@ NAMES = frozenset(
         "tool.after_intent",
         "tool.after_call",
         "tool.after_result",
+        "approval.decided",
     }
 )
 

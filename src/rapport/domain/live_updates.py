@@ -60,6 +60,12 @@ class TimersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalsChanged:
+    """The agent asks about a tool call, a person has decided, or the call was made. Every subscription of a conversation with
+    such calls begins with it."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryChanged:
     """A memory about the owner was stored, changed or deleted; a deleted one has no `memory`."""
 
@@ -79,5 +85,13 @@ class KeepAlive:
 
 
 LiveEvent: TypeAlias = (
-    MessageStored | TurnStarted | TextStreamed | TurnEnded | TimersChanged | MemoryChanged | AccessChanged | KeepAlive
+    MessageStored
+    | TurnStarted
+    | TextStreamed
+    | TurnEnded
+    | TimersChanged
+    | ApprovalsChanged
+    | MemoryChanged
+    | AccessChanged
+    | KeepAlive
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rapport.domain.tool_call import ToolCall
+
 
 @dataclass(frozen=True, slots=True)
 class Button:
@@ -39,5 +41,8 @@ class Outgoing:
     thread_id: str | None = None
     """The platform's id of its forum topic."""
     buttons: Sequence[Button] = ()
+    questions: Sequence[ToolCall] = ()
+    """The questions about tool calls that the text asks, in its order, with their state now. A channel that can take answers passes
+    them to `core.approvals.decide`; others ignore them."""
     arrived_ids: Sequence[str] = ()
     """The platform's ids of the parts that have arrived already."""

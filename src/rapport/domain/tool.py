@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -63,6 +63,17 @@ class ToolOutcomeUnknown(Exception):
     """Raised when a call was sent and no answer came: it may have had its effect."""
 
 
+@dataclass(frozen=True, slots=True)
+class ToolServer:
+    """Another program whose tools agents may use, and whether it can be reached."""
+
+    name: str
+    state: Literal["connecting", "connected", "failed"]
+    """`failed` is tried again."""
+    problem: str = ""
+    """Why it is not connected; empty if it is."""
+
+
 class ToolSource(Protocol):
     """Other programs whose tools agents may use."""
 
@@ -77,6 +88,13 @@ class ToolSource(Protocol):
         """
         ...
 
+    async def wait_for(self, names: Collection[str]) -> None:
+        """Wait for the programs of these tools, which are named as in an agent's profile: until each is connected or has failed.
+
+        Half a minute at most, and only after the start of the process.
+        """
+        ...
+
 
 class NoToolSource:
     """A server without foreign tools."""
@@ -86,6 +104,9 @@ class NoToolSource:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         return ToolResult("There is no such tool.", is_error=True)
+
+    async def wait_for(self, names: Collection[str]) -> None:
+        pass
 
 
 NO_TOOL_SOURCE: Final = NoToolSource()

@@ -38,6 +38,12 @@ class ToolCall:
     """True if nobody has decided in time."""
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Return the number of the model's message in its turn, and of the call in that message."""
+        message, _, position = self.key.partition(".")
+        return int(message), int(position)
+
+    @property
     def is_undecided(self) -> bool:
         return self.state == "asked" and not self.is_expired
 

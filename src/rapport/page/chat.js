@@ -18,6 +18,7 @@ export function createChat(app, composer) {
 	let unread = 0;
 	let laidOut = {};
 	let drawn = "";
+	let cards = null;
 
 	const list = el("ol.messages", { "aria-label": "Messages" });
 	const sentinel = el("div.older", { role: "status" });
@@ -37,6 +38,13 @@ export function createChat(app, composer) {
 		copy: app.copy,
 		retry: thread.retry,
 		askAgain: message => thread.askAgain(message).catch(app.tell),
+		/** The cards of a reply that asks; their code is loaded with the first. */
+		questions(message) {
+			const place = el("div");
+			cards ??= import("./approvals/cards.js").then(loaded => loaded.createCards(app));
+			cards.then(made => made.show(place, message)).catch(() => (cards = null));
+			return place;
+		},
 		takeBack(one) {
 			thread.discard(one);
 			composer.put(one.text);
@@ -127,14 +135,14 @@ export function createChat(app, composer) {
 	function items() {
 		const own = one => ({ key: one.key, pending: one });
 		return [
-			...said(),
+			...listMessages(),
 			...state.pending.filter(one => one.id).map(own),
 			...state.turns.map(turn => ({ key: `turn:${turn.messageId}`, turn })),
 			...state.pending.filter(one => !one.id).map(own),
 		];
 	}
 
-	function said() {
+	function listMessages() {
 		if (laidOut.messages === state.messages) return laidOut.shown;
 		const known = new Map(state.messages.map(one => [one.id, one]));
 		const speaker = one => `${one.role}:${one.author?.id}`;
@@ -153,7 +161,7 @@ export function createChat(app, composer) {
 
 	function quotedBy(message, last, known) {
 		const { reply_to_id: id, context_snapshot: told } = message;
-		if (!(id || told) || (message.role === "assistant" && id === last?.id)) return null;
+		if (!(id || told) || (message.role === "assistant" && [last?.id, last?.reply_to_id].includes(id))) return null;
 		const parent = known.get(id);
 		if (!parent) return { id, name: told?.author?.name ?? told?.author ?? "Earlier", text: told?.text ?? "Show the original message" };
 		const isAgent = parent.role === "assistant";
@@ -166,7 +174,7 @@ export function createChat(app, composer) {
 			old.draft?.show(item.turn.text);
 			return old;
 		}
-		const node = made(item);
+		const node = makeItem(item);
 		nodes.set(item.key, node);
 		enlighten(item.key, node.el);
 		if (old) {
@@ -179,7 +187,7 @@ export function createChat(app, composer) {
 
 	const isSame = (a, b) => Boolean(a.turn && b.turn) || (a.message === b.message && a.head === b.head && a.pending === b.pending && a.quoted?.text === b.quoted?.text);
 
-	function made(item) {
+	function makeItem(item) {
 		if (item.day) return { item, el: el("li.day", dayName(item.day)) };
 		if (item.pending) return { item, el: pendingItem(item.pending, actions) };
 		if (item.message) return { item, el: messageItem(item.message, { ...item, agentName: agentName(), actions }) };
@@ -276,7 +284,7 @@ export function createChat(app, composer) {
 		reveal,
 		toEnd: () => toEnd(thread.trim()),
 		/** Count a new message for those who have scrolled up. */
-		said() {
+		countUnread() {
 			unread += 1;
 			drawJump();
 		},

@@ -16,7 +16,7 @@ export function createComposer(app) {
 
 	const box = el("textarea", {
 		id: "composer", rows: 1, "aria-label": "Message", "aria-controls": "mentions", "aria-haspopup": "listbox",
-		"aria-autocomplete": "list", maxlength: 32_000, oninput: typed, onkeydown: keydown,
+		"aria-autocomplete": "list", maxlength: 32_000, oninput: onType, onkeydown: keydown,
 	});
 	const mentions = createMentions(box, () => callable());
 	const speak = el("select.voice", { "aria-label": "Speak as", title: "Speak as", onchange: chooseVoice });
@@ -94,10 +94,10 @@ export function createComposer(app) {
 		fill(ideas, el("span", "Try"), found.map(idea => button(idea.label ?? idea.text, "chip", () => say(idea.text, idea))));
 	}
 
-	function typed() {
+	function onType() {
 		kept.put(`draft.${state.thread}`, box.value);
 		fit();
-		mentions.typed();
+		mentions.onType();
 	}
 
 	function keydown(event) {
@@ -134,7 +134,7 @@ export function createComposer(app) {
 
 	function put(text) {
 		box.value = text;
-		typed();
+		onType();
 		box.focus();
 	}
 

@@ -10,12 +10,12 @@ export function createConversations(app) {
 	const { state } = store;
 	let typing;
 
-	function searched() {
+	function onSearch() {
 		clearTimeout(typing);
 		typing = setTimeout(() => app.loadThreads({ q: search.value.trim() }), 250);
 	}
 
-	const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search conversations", oninput: searched });
+	const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search conversations", oninput: onSearch });
 	const list = el("ul.threads", { data: { panel: "conversations" } });
 	const foot = el("footer");
 	const brand = el("a.brand", { href: "#/start", title: "What it can do" }, el("img", { src: "/page/icon.svg", alt: "", width: 28 }), "Rapport");

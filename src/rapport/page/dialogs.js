@@ -51,13 +51,13 @@ export function dialog(title, build) {
 			value = given;
 			box.close();
 		};
-		const closed = () => {
+		const onClose = () => {
 			box.remove();
 			resolve(value);
 		};
 		const box = el(
 			"dialog",
-			{ "aria-label": title, onclose: closed, onclick: event => event.target === box && close() },
+			{ "aria-label": title, onclose: onClose, onclick: event => event.target === box && close() },
 			el("div.sheet", el("header", el("h2", title), button("Close", "tool", () => close(), "close")), build(close)),
 		);
 		document.body.append(box);

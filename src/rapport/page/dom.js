@@ -11,15 +11,15 @@ export function el(tag, ...rest) {
 	const [name, ...classes] = tag.split(".");
 	const node = document.createElement(name);
 	if (classes.length) node.className = classes.join(" ");
-	return filled(node, rest);
+	return addChildren(node, rest);
 }
 
 /** The same for SVG, without classes. */
-export const svg = (tag, ...rest) => filled(document.createElementNS(SVG, tag), rest);
+export const svg = (tag, ...rest) => addChildren(document.createElementNS(SVG, tag), rest);
 
 const isPlain = value => Boolean(value) && Object.getPrototypeOf(value) === Object.prototype;
 
-function filled(node, children) {
+function addChildren(node, children) {
 	const props = isPlain(children[0]) ? children.shift() : {};
 	for (const [name, value] of Object.entries(props)) {
 		if (value === null || value === undefined || value === false) continue;

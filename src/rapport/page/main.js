@@ -39,9 +39,9 @@ const api = createApi({
 const thread = createThread({
 	store,
 	api,
-	onSaid: said,
+	onSaid: noteReply,
 	onTimers: loadTimers,
-	onMemory: (what, memory) => side.panels.memory.changed(what, memory),
+	onMemory: (what, memory) => side.panels.memory.showChange(what, memory),
 	onGone(id) {
 		toast("This conversation was not found.");
 		set({ threads: state.threads.filter(one => one.id !== id) });
@@ -57,7 +57,7 @@ let side = null;
 
 const app = {
 	store, api, thread, go, toast, tell, askText, copy, agentOf, currentThread, notLoaded, isDark, loadThreads, loadTimers, loadPreferences,
-	savePreferences, begin, beginWith, rename, remove, reveal, loaded, switchTheme, signOut, closeSide,
+	savePreferences, begin, beginWith, rename, remove, reveal, waitForHistory, switchTheme, signOut, closeSide,
 	say: (text, how) => composer.say(text, how),
 	isShown: name => side?.isFor(name) ?? false,
 	aboutModel: () => aboutModel(state.session),
@@ -104,7 +104,7 @@ function apply() {
 	if (part("main").firstChild !== shown) fill(part("main"), shown);
 	if (isOther) {
 		thread.open(id).catch(error => error.status !== 404 && tell(error));
-		if (id) opened(id);
+		if (id) loadAround(id);
 	}
 	const panel = panelWanted();
 	part("app").dataset.side = panel ? "open" : "closed";
@@ -130,7 +130,7 @@ function closeSide() {
 	if (route.thread && !isNarrow()) composer.focus();
 }
 
-async function opened(id) {
+async function loadAround(id) {
 	loadTimers();
 	const isKnown = () => state.threads.some(one => one.id === id);
 	const found = isKnown() ? null : await api.get(`/chat/conversations/${id}`).catch(() => null); // the stream says so too
@@ -140,7 +140,7 @@ async function opened(id) {
 }
 
 /** Wait for the history, at most 5 s. */
-async function loaded() {
+async function waitForHistory() {
 	for (let i = 0; i < 50 && state.older === undefined; i += 1) await new Promise(resolve => setTimeout(resolve, 100));
 }
 
@@ -148,7 +148,7 @@ async function loaded() {
 async function reveal(messageId, threadId = state.thread) {
 	const beside = isNarrow() ? { panel: null } : {};
 	if (threadId !== state.thread || isNarrow()) go({ thread: threadId, ...beside });
-	await loaded();
+	await waitForHistory();
 	await chat.reveal(messageId).catch(tell);
 }
 
@@ -227,7 +227,7 @@ function remove(one) {
 let unseen = 0;
 
 /** A message arrived in the open conversation. */
-function said(message) {
+function noteReply(message) {
 	const one = currentThread();
 	const text = textOf(message).replace(/\s+/g, " ");
 	const { author, role, created_at: at } = message;
@@ -236,7 +236,7 @@ function said(message) {
 		const last = { author: author?.name ?? null, role, text: text.slice(0, 120), created_at: at };
 		set({ threads: [{ ...one, last_message: last, last_at: at }, ...state.threads.filter(other => other !== one)] });
 	}
-	chat.said();
+	chat.countUnread();
 	const people = state.people?.people;
 	if (role === "user" && author && people && !people.some(other => other.id === author.id)) set({ people: { ...state.people, people: [author, ...people] } });
 	if (role !== "assistant") return;
@@ -324,7 +324,14 @@ async function showSignIn() {
 	if (dataset.view === "sign-in") return;
 	Object.assign(dataset, { view: "sign-in", side: "closed" });
 	await signIn(part("main"), api);
-	location.reload();
+	const session = await api.get("/api/session").catch(() => null);
+	if (!session?.user || session.user !== state.session?.user) return location.reload();
+	// The same person: what they have typed stays.
+	dataset.view = "";
+	applied = null;
+	set({ session });
+	apply();
+	hurry();
 }
 
 async function signOut() {

@@ -42,7 +42,7 @@ function mount(app) {
 
 	async function add() {
 		try {
-			changed("created", await api.post(path(), { content: told.value.trim() }));
+			showChange("created", await api.post(path(), { content: told.value.trim() }));
 			told.value = "";
 		} catch (error) {
 			app.tell(error);
@@ -50,7 +50,7 @@ function mount(app) {
 	}
 
 	/** A memory changed, here or elsewhere. */
-	function changed(what, memory) {
+	function showChange(what, memory) {
 		const others = memories.filter(one => one.id !== memory.id);
 		memories = what === "deleted" || memory.agent !== agent()?.id ? others : [memory, ...others];
 		if (app.isShown("memory") && !editing) draw();
@@ -112,5 +112,5 @@ function mount(app) {
 		});
 	}
 
-	return { root, show, changed };
+	return { root, show, showChange };
 }

@@ -11,7 +11,7 @@ export function createMentions(box, names) {
 	let found = [];
 	let at = 0;
 
-	function typed() {
+	function onType() {
 		const begun = /(?:^|\s)@([\p{L}\p{N}_.-]{0,30})$/u.exec(box.value.slice(0, box.selectionStart))?.[1].toLowerCase();
 		found = begun === undefined ? [] : names().filter(one => one.name.toLowerCase().startsWith(begun) && one.name.toLowerCase() !== begun);
 		found.length = Math.min(found.length, MOST);
@@ -58,5 +58,5 @@ export function createMentions(box, names) {
 		return true;
 	}
 
-	return { list, typed, keydown };
+	return { list, onType, keydown };
 }

@@ -39,6 +39,7 @@ export function messageItem(message, { head, quoted, agentName, actions }) {
 			isAgent && remark(message, actions),
 			el("div.bubble", quoted && quoteLine(quoted, actions), bodyOf(message)),
 			isAgent && message.sources.length > 0 && chips(message, actions),
+			message.approvals.length > 0 && actions.questions(message),
 			el(
 				"div.tools",
 				{ role: "group", "aria-label": "This message" },
@@ -54,7 +55,7 @@ function bodyOf(message) {
 	const body = el("div.words", { dir: "auto" });
 	if (typeof message.html === "string") {
 		showHtml(body, message.html);
-		if (message.sources.length) numbered(body, message.sources);
+		if (message.sources.length) numberCitations(body, message.sources);
 	} else {
 		body.classList.add("plain");
 		body.textContent = textOf(message);
@@ -66,7 +67,7 @@ function bodyOf(message) {
 }
 
 /** Number the citations; drop the closing line "Sources: a, b", which the chips repeat. */
-function numbered(body, sources) {
+function numberCitations(body, sources) {
 	const last = body.lastElementChild;
 	if (last?.tagName === "P" && /^\s*Sources:/.test(last.textContent)) last.remove();
 	for (const link of body.querySelectorAll("a.source")) {

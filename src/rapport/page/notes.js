@@ -38,17 +38,17 @@ function mount(app) {
 	let depth = 0;
 
 	// Files may be dropped anywhere: outside the panel the browser would leave the page.
-	const dragged = (name, work) =>
+	const onDrag = (name, work) =>
 		addEventListener(name, event => {
 			if (!event.dataTransfer?.types.includes("Files")) return;
 			event.preventDefault();
 			work(event.dataTransfer.files);
 			drop.classList.toggle("over", depth > 0);
 		});
-	dragged("dragenter", () => (depth += 1) === 1 && app.go({ panel: "notes" }));
-	dragged("dragleave", () => (depth -= 1));
-	dragged("dragover", () => {});
-	dragged("drop", files => {
+	onDrag("dragenter", () => (depth += 1) === 1 && app.go({ panel: "notes" }));
+	onDrag("dragleave", () => (depth -= 1));
+	onDrag("dragover", () => {});
+	onDrag("drop", files => {
 		depth = 0;
 		take(files);
 	});

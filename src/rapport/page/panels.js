@@ -1,7 +1,6 @@
 /** Every panel, in the order of the tabs. docs/extending/a-page-panel.md says how to add one. */
 
-import { agents } from "./agents.js";
-import { insight } from "./insight.js";
+import { agents, insight } from "./later.js";
 import { memory } from "./memory.js";
 import { next } from "./next.js";
 import { notes } from "./notes.js";

@@ -50,7 +50,7 @@ function mount(app) {
 			el("header", el("span.number", number), el("b", { dir: "auto" }, note?.title ?? source.id), el("code", source.id), note?.is_own === false && el("small", `shared by ${note.owner}`)),
 			el("blockquote", { dir: "auto" }, source.text),
 			note
-				? el("details", { open: isOpen }, el("summary", "In the note"), el("div.note-text", { dir: "auto", tabIndex: 0 }, marked(note.text, source.text)))
+				? el("details", { open: isOpen }, el("summary", "In the note"), el("div.note-text", { dir: "auto", tabIndex: 0 }, markPassage(note.text, source.text)))
 				: el("p.hint", "This note was deleted or is no longer shared."),
 		);
 	}
@@ -59,7 +59,7 @@ function mount(app) {
 }
 
 /** The text with the passage marked, if found. */
-function marked(text, passage) {
+function markPassage(text, passage) {
 	const words = passage.replace(/(…|\.\.\.)$/, "").trim().split(/\s+/);
 	const found = new RegExp(words.map(word => word.replace(/[^\p{L}\p{N}]/gu, "\\$&")).join("\\s+")).exec(text);
 	if (!found?.[0]) return text;

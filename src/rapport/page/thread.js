@@ -1,7 +1,7 @@
 /** The open conversation. Every message is kept by its id, whether history, the live stream or a request brings it.
  *
  * In the store: `messages` (in order), `older` (where the page before begins; null: nowhere), `turns`
- * (answers being written), `pending` (own messages on their way).
+ * (answers being written), `pending` (own messages on their way), `questions` (rises with each change of one).
  */
 
 import { eventsOf } from "./api.js";
@@ -18,7 +18,7 @@ const place = message => (message ? message.created_at.replace("Z", "") + messag
 
 /** The initial state of a conversation. */
 export const nothingOpen = () => ({
-	thread: null, messages: [], older: undefined, loading: false, turns: [], pending: [], people: null, lit: null, replyTo: null, timers: null, problem: null,
+	thread: null, messages: [], older: undefined, loading: false, turns: [], pending: [], people: null, lit: null, replyTo: null, timers: null, questions: 0, problem: null,
 });
 
 export function createThread({ store, api, onSaid, onTimers, onMemory, onGone }) {
@@ -45,7 +45,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 				onWait: retryAt => set({ lost: { retryAt } }),
 				onEvent(event) {
 					if (state.thread !== id) return;
-					if (event.name !== "hello") return heard(event);
+					if (event.name !== "hello") return onEvent(event);
 					isGreeted = true;
 					resolve();
 				},
@@ -84,20 +84,22 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		if (!isLast) sorted.sort((a, b) => (place(a) < place(b) ? -1 : 1));
 		set({ messages: sorted, pending: state.pending.filter(one => !all.has(one.id)) });
 		for (const one of messages) if (one.role === "assistant" && !one.autonomous) settled.add(one.reply_to_id);
-		if (state.turns.some(one => settled.has(one.messageId))) set({ turns: state.turns.filter(one => !settled.has(one.messageId)) });
+		const isOver = one => settled.has(one.messageId) || all.has(one.replyId); // one that goes on has its own id
+		if (state.turns.some(isOver)) set({ turns: state.turns.filter(one => !isOver(one)) });
 	}
 
 	/** One event of the live stream. */
-	function heard({ name, data }) {
-		if (name === "message") arrived(data);
+	function onEvent({ name, data }) {
+		if (name === "message") onMessage(data);
 		else if (name === "started") begin(data.message_id, "stream");
 		else if (name === "token") grow(data.message_id, data.text, "stream");
-		else if (name === "ended") ended(data.message_id, data.reply_id);
+		else if (name === "ended") onEnd(data.message_id, data.reply_id);
 		else if (name === "timers") onTimers();
+		else if (name === "approvals") set({ questions: state.questions + 1 });
 		else if (name.startsWith("memory.")) onMemory(name.slice(7), data);
 	}
 
-	function arrived(message) {
+	function onMessage(message) {
 		const isNew = !has(message.id);
 		if (isNew && message.role === "user") claim(message);
 		merge([message]);
@@ -111,9 +113,10 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 	}
 
 	/** A reply is complete: keep its text until the message arrives. */
-	function ended(messageId, replyId) {
-		if (replyId && !has(replyId)) fetchLate(replyId);
-		else end(messageId);
+	function onEnd(messageId, replyId) {
+		if (!replyId || has(replyId)) return end(messageId);
+		setTurn(messageId, { replyId });
+		fetchLate(replyId);
 	}
 
 	function begin(messageId, source) {
@@ -154,13 +157,13 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		let messageId = null;
 		try {
 			const response = await api.open("POST", `/chat/conversations/${thread}/messages`, { body });
-			if (response.status === 202) return accepted(one, (await response.json()).id);
+			if (response.status === 202) return onAccepted(one, (await response.json()).id);
 			messageId = response.headers.get("X-Message-Id");
-			accepted(one, messageId);
+			onAccepted(one, messageId);
 			await answer(thread, messageId, response);
 		} catch (error) {
 			// Once accepted, the answer comes by the live stream.
-			if (!messageId) refused(one, error);
+			if (!messageId) onRefused(one, error);
 			else if (state.thread === thread) setTurn(messageId, { source: "stream" });
 		}
 	}
@@ -173,7 +176,7 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 			else if (name === "error") {
 				end(messageId);
 				set({ problem: data.detail ?? "It could not answer." });
-			} else ended(messageId, data.id);
+			} else onEnd(messageId, data.id);
 		}
 	}
 
@@ -182,18 +185,18 @@ export function createThread({ store, api, onSaid, onTimers, onMemory, onGone })
 		setTimeout(async () => {
 			if (state.thread !== thread || has(id)) return;
 			const message = await api.get(`/api/threads/${thread}/messages/${id}?render=html`).catch(() => null); // the stream brings it later
-			if (message && state.thread === thread) arrived(message);
+			if (message && state.thread === thread) onMessage(message);
 		}, LATE);
 	}
 
-	function accepted(one, id) {
+	function onAccepted(one, id) {
 		change(one, { id, state: "sent" });
 		if (has(id)) discard(one);
 		else if (state.thread === one.thread) fetchLate(id);
 		remember();
 	}
 
-	function refused(one, error) {
+	function onRefused(one, error) {
 		if (!error.isPassing) {
 			change(one, { state: "failed", problem: error.message });
 			return remember();

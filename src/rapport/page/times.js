@@ -1,16 +1,16 @@
 /** Times and amounts as text, in the browser's time zone and language. */
 
-const written = how => new Intl.DateTimeFormat(undefined, how);
-const TIME = written({ hour: "2-digit", minute: "2-digit" });
-const FULL = written({ dateStyle: "full", timeStyle: "medium" });
-const WEEKDAY = written({ weekday: "long" });
-const LONG = written({ weekday: "long", day: "numeric", month: "long" });
-const SHORT = written({ day: "numeric", month: "short" });
-const DATED = written({ day: "numeric", month: "short", year: "numeric" });
+const makeFormat = how => new Intl.DateTimeFormat(undefined, how);
+const TIME = makeFormat({ hour: "2-digit", minute: "2-digit" });
+const FULL = makeFormat({ dateStyle: "full", timeStyle: "medium" });
+const WEEKDAY = makeFormat({ weekday: "long" });
+const LONG = makeFormat({ weekday: "long", day: "numeric", month: "long" });
+const SHORT = makeFormat({ day: "numeric", month: "short" });
+const DATED = makeFormat({ day: "numeric", month: "short", year: "numeric" });
 
 const midnight = at => new Date(at.getFullYear(), at.getMonth(), at.getDate()).getTime();
 const daysAgo = at => Math.round((midnight(new Date()) - midnight(at)) / 86_400_000);
-const dated = (at, form) => (at.getFullYear() === new Date().getFullYear() ? form : DATED).format(at);
+const formatDate = (at, form) => (at.getFullYear() === new Date().getFullYear() ? form : DATED).format(at);
 
 export const clockTime = iso => TIME.format(new Date(iso));
 export const fullTime = iso => FULL.format(new Date(iso));
@@ -19,7 +19,7 @@ export const dayKey = iso => midnight(new Date(iso));
 /** The heading of a day. */
 export function dayName(iso) {
 	const at = new Date(iso);
-	return ["Today", "Yesterday"][daysAgo(at)] ?? dated(at, LONG);
+	return ["Today", "Yesterday"][daysAgo(at)] ?? formatDate(at, LONG);
 }
 
 /** Short: a time today, a weekday this week, else a date. */
@@ -27,13 +27,13 @@ export function shortTime(iso) {
 	const at = new Date(iso);
 	const days = daysAgo(at);
 	if (days <= 0) return TIME.format(at);
-	return days < 7 ? WEEKDAY.format(at) : dated(at, SHORT);
+	return days < 7 ? WEEKDAY.format(at) : formatDate(at, SHORT);
 }
 
 /** A time, with its day if not today. */
 export function momentName(iso) {
 	const at = new Date(iso);
-	const day = { "-1": "tomorrow, ", 0: "", 1: "yesterday, " }[daysAgo(at)] ?? `${dated(at, SHORT)}, `;
+	const day = { "-1": "tomorrow, ", 0: "", 1: "yesterday, " }[daysAgo(at)] ?? `${formatDate(at, SHORT)}, `;
 	return day + TIME.format(at);
 }
 

@@ -75,7 +75,7 @@ export function createTries(app) {
 		tryChime: busily(async () => {
 			await haveSamples();
 			open(state.samples.thread_id, "why");
-			await app.loaded();
+			await app.waitForHistory();
 			const call = callOf(CALLS.find(one => !state.messages.some(({ content }) => content === one.text)) ?? CALLS[0]);
 			app.say(call.text, call);
 		}),

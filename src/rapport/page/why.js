@@ -7,6 +7,7 @@ import { clockTime, count, dayKey, dayName, fullTime, span } from "./times.js";
 import { reasonWords, STRATEGIES, toolWords, triggerWords } from "./words.js";
 
 const SILENCE = 3 * 3_600_000;
+const CALLS = { read: "looked up", denied: "not allowed", expired: "nobody decided in time", unknown: "outcome not known" };
 
 export const why = { id: "why", title: "Why", mount };
 
@@ -63,10 +64,10 @@ function mount(app) {
 			),
 			reply?.guardUsed && el("p.mark.guard", icon("shield"), "No note was close enough to the question, so no model was asked."),
 			reply?.fallbackUsed && el("p.mark.fallback", icon("warn"), context.problem?.text ?? "The model could not answer. The reply was built from the notes."),
-			context.tools.length > 0 && el("p.hint", `Tools: ${context.tools.map(tool => `${tool.name} (${tool.state})`).join(", ")}.`),
 			app.currentThread()?.kind === "group" && chooser(context),
 			el("ol.timeline", { "aria-label": "Messages before the answer" }, entries(timeline)),
-			context.usage && el("p.hint", spent(context.usage)),
+			context.usage && el("p.hint", describeUsage(context.usage)),
+			context.tools.length > 0 && [el("h2", "Tools"), el("ul.past.why-tools", context.tools.map(toolItem))],
 			memories.length + notes.length > 0 && el("h2", "Also given"),
 			memories.map(one => usedItem("memory", one.text ?? "A deleted memory", one)),
 			notes.map(noteItem),
@@ -93,7 +94,7 @@ function mount(app) {
 		let passed = [];
 		let last = null;
 		const fold = () => {
-			if (passed.length) shown.push(folded(passed));
+			if (passed.length) shown.push(foldPassedOver(passed));
 			passed = [];
 		};
 		for (const one of line) {
@@ -113,7 +114,7 @@ function mount(app) {
 		return shown;
 	}
 
-	function folded(passed) {
+	function foldPassedOver(passed) {
 		const who = [...new Set(passed.map(one => one.author))].slice(0, 3).join(", ");
 		return el("li.passed", el("details", el("summary", `${count(passed.length, "message")} not chosen: ${who}`), el("ol", passed.map(entry))));
 	}
@@ -142,10 +143,13 @@ function mount(app) {
 }
 
 /** The cost of an answer: model calls and tokens. */
-function spent({ calls, tokens_in: read, tokens_out: written, estimated, model }) {
+function describeUsage({ calls, tokens_in: read, tokens_out: written, estimated, model }) {
 	const mark = estimated ? "≈ " : "";
 	return `${count(calls, "model call")} (${model}): ${mark}${read.toLocaleString()} tokens in, ${mark}${written.toLocaleString()} out.`;
 }
+
+/** A tool, its server, and what became of the call. */
+const toolItem = ({ name, server, state }) => el("li", el("span", el("b", name.replace(`${server}__`, "")), ` of the server ${server}: ${CALLS[state] ?? state}`));
 
 /** A score as number and bar. */
 function meter(score) {

@@ -1,9 +1,9 @@
 /** Texts for the server's terms. */
 
-const known = words => term => words[term] ?? String(term ?? "").replaceAll("_", " ");
+const translate = words => term => words[term] ?? String(term ?? "").replaceAll("_", " ");
 
 /** Why a message of the chat was chosen. */
-export const reasonWords = known({
+export const reasonWords = translate({
 	trigger: "the question itself",
 	anchor: "what the question is about",
 	reply_chain: "linked by replies",
@@ -30,10 +30,10 @@ const TRIGGER_WORDS = {
 	task_incomplete: "A task is still open",
 	waiting_for_decision: "A decision is still open",
 };
-export const triggerWords = known(TRIGGER_WORDS);
+export const triggerWords = translate(TRIGGER_WORDS);
 export const TRIGGERS = Object.keys(TRIGGER_WORDS);
 
-const gateWords = known({
+const gateWords = translate({
 	server: "follow-ups are switched off on this server",
 	agent: "this agent doesn't follow up",
 	unreachable: "the chat can no longer be reached",
@@ -49,7 +49,7 @@ const gateWords = known({
 	budget: "this month's budget of tokens was used up",
 });
 
-const outcomes = known({
+const outcomes = translate({
 	delivered: "Sent",
 	fired: "Being written",
 	superseded: "Not needed: somebody wrote first",
@@ -59,7 +59,7 @@ const outcomes = known({
 });
 
 /** What a model was called for. */
-export const purposeWords = known({
+export const purposeWords = translate({
 	answer: "answers",
 	follow_up: "follow-ups",
 	leak_retry: "second drafts of follow-ups",
@@ -72,7 +72,7 @@ export const purposeWords = known({
 export const outcomeWords = timer => (timer.state === "suppressed" ? `Held back: ${gateWords(timer.gate)}` : outcomes(timer.state));
 
 /** How the agent came to remember something. */
-export const originWords = known({ user: "added by you", agent: "saved by the agent", extracted: "from your message" });
+export const originWords = translate({ user: "added by you", agent: "saved by the agent", extracted: "from your message" });
 
 /** The steps of an answer, in their order. */
 const PHASES = {
@@ -84,10 +84,10 @@ const PHASES = {
 	summary: "Summarizing",
 	commit: "Storing the answer",
 };
-export const phaseWords = known(PHASES);
+export const phaseWords = translate(PHASES);
 export const phaseOrder = phase => Object.keys(PHASES).indexOf(phase);
 
-export const toolWords = known({
+export const toolWords = translate({
 	get_smart_context: "loaded more context",
 	get_conversation_history: "loaded older messages",
 	get_message: "looked up a message",

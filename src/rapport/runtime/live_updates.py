@@ -253,12 +253,14 @@ class LiveUpdates:
                 continue
             if position.newest > feed.seq:
                 await feed.catch_up(new_messages, position.newest)
-            self._update_turn_and_timers(feed, position)
+            self._update_turn_timers_and_calls(feed, position)
 
-    def _update_turn_and_timers(self, feed: ConversationFeed, position: ConversationPosition) -> None:
+    def _update_turn_timers_and_calls(self, feed: ConversationFeed, position: ConversationPosition) -> None:
         turn = self._turns.get(feed.conversation_id)
-        if turn is not feed.turn or position.timers != feed.timers:
+        if turn is not feed.turn or (position.timers, position.tool_calls) != (feed.timers, feed.tool_calls):
             feed.turn = turn
+            feed.approvals_changed += position.tool_calls != feed.tool_calls
+            feed.tool_calls = position.tool_calls
             feed.timers_changed += position.timers != feed.timers
             feed.timers = position.timers
             feed.wake()

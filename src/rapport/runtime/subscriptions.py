@@ -13,6 +13,7 @@ from typing import TypeAlias
 from rapport.domain.draft import Draft
 from rapport.domain.live_updates import (
     AccessChanged,
+    ApprovalsChanged,
     KeepAlive,
     LiveEvent,
     MemoryChanged,
@@ -83,6 +84,8 @@ class ConversationFeed:
         """The number of the newest message that this process has read."""
         self.timers = position.timers
         self.timers_changed = 0
+        self.tool_calls = position.tool_calls
+        self.approvals_changed = 0
         self.is_over = False
         """True if there are no further updates: the conversation is deleted, or the server stops."""
         self.subscriptions: set[Subscription] = set()
@@ -173,6 +176,7 @@ class Subscription:
         self._attach = attach
         self._turn: RunningTurn | None = None
         self._text_offset = 0
+        self._timer_count = self._approval_count = 0
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -184,7 +188,10 @@ class Subscription:
         Raise Transient while messages can't be read.
         """
         with self._attach(self) as (feed, memory_feed):
-            timer_count, memory_count, access_count = feed.timers_changed, memory_feed.count, memory_feed.access_changes
+            memory_count, access_count = memory_feed.count, memory_feed.access_changes
+            self._timer_count = feed.timers_changed
+            # A client that was away does not know what became of a question.
+            self._approval_count = feed.approvals_changed - bool(feed.tool_calls)
             while not feed.is_over:
                 self._woken.clear()
                 if access_count != memory_feed.access_changes:  # before any other update
@@ -198,9 +205,8 @@ class Subscription:
                     yield stored
                 for event in self._read_new_turn(feed):
                     yield event
-                if timer_count != feed.timers_changed:
-                    timer_count = feed.timers_changed
-                    yield TimersChanged()
+                for event in self._read_changes(feed):
+                    yield event
                 changes, memory_count = memory_feed.after(memory_count), memory_feed.count
                 for change in changes:
                     yield change
@@ -219,6 +225,14 @@ class Subscription:
                 yield stored
             if not page.messages:
                 self.seq = newest  # the messages were deleted
+
+    def _read_changes(self, feed: ConversationFeed) -> Iterator[LiveEvent]:
+        if self._timer_count != feed.timers_changed:
+            self._timer_count = feed.timers_changed
+            yield TimersChanged()
+        if self._approval_count != feed.approvals_changed:
+            self._approval_count = feed.approvals_changed
+            yield ApprovalsChanged()
 
     def _read_draft(self) -> Iterator[LiveEvent]:
         if (turn := self._turn) is None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import structlog
 
-from rapport.domain.errors import Permanent, Transient
+from rapport.domain.errors import NotFound, Permanent, Transient
 from rapport.domain.event import ClaimedEvent
 from rapport.runtime.orphaned_events import OrphanedEvents
 from rapport.runtime.running_turns import RunningTurns
 from rapport.runtime.tasks import wait_until_set
 from rapport.runtime.timer_loop import TimerLoop
+from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
 from rapport.storage.work.events import Events
+from rapport.storage.work.tool_calls import ToolCalls
 from rapport.storage.work.workers import Workers
 
 log = structlog.get_logger()
@@ -64,6 +67,7 @@ class WorkLoop:
             requeued = await Workers(connection).reap_dead_workers(except_for=self._worker_id)
         if requeued:
             log.warning("worker.took_over", events=requeued)
+        await self._resume_stalled_turns()
         async with self._database.statement() as connection:
             events = Events(connection)
             for event_id in await events.list_cancelled(worker_id=self._worker_id):
@@ -77,3 +81,13 @@ class WorkLoop:
                 follow_ups = await events.claim_waiting(worker_id=self._worker_id, limit=free_slots, followups=True)
             self._has_more_follow_ups = len(follow_ups) >= free_slots
         await turns.begin_all([*claimed, *follow_ups])
+
+    async def _resume_stalled_turns(self) -> None:
+        """Queue the rest of turns whose last questions have expired, if another call of theirs is allowed."""
+        async with self._database.statement() as connection:
+            stalled = await ToolCalls(connection).list_stalled()
+        for turn in stalled:
+            with contextlib.suppress(NotFound):  # deleted meanwhile
+                async with self._database.transaction() as connection:
+                    await Conversations(connection).lock(turn.owner_id, turn.conversation_id)
+                    await ToolCalls(connection).resume_stalled(turn)

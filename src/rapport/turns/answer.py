@@ -54,10 +54,10 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
     turn = await _load_turn(event, deps, push=push)
     failpoints.reach("turn.loaded")
     draft.begin()
+    calls = TurnCalls(turn, flush=deps.flush_checkpoints)
     try:
         if draft.is_cancelled:
             await asyncio.sleep(0)  # cancelled while loading: raise the cancellation here and not at the commit
-        calls = TurnCalls(turn, flush=deps.flush_checkpoints)
         reply = await make_reply(turn, draft, calls=calls)
     except asyncio.CancelledError:
         if not draft.accept_cancellation():
@@ -66,6 +66,7 @@ async def answer_message(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, p
         reply = Reply("", metadata={"cancelled": True})  # the model was not asked yet
     finally:
         draft.end()
+    reply = await calls.add_outcomes(reply)
     reply = attach_usage(reply, settle_usage(event, deps, turn.meter))
     memories = await prepare_memories(turn, reply)
     plan = plan_follow_up(turn, reply)
@@ -93,16 +94,15 @@ async def make_reply(turn: Turn, draft: Draft, *, calls: TurnCalls | None = None
     prompt.stream = partial(_stream_to, turn, draft) if draft.listeners else None
     if calls is not None:
         calls.search = search
+        await calls.recover()
     reply = await _ask_and_check(prompt, draft, calls, purpose)
-    if calls is not None:
-        reply = await calls.add_outcomes(reply)
     receipt: dict[str, Any] = {
         **search.findings.audit,
         "context": prompt_input.receipt,
         "agent": {"id": turn.profile.id, "version": turn.profile.version},
     }
-    if tools := [*prompt_input.tools_used, *reply.metadata.get("tools", ())]:
-        receipt["tools"] = tools
+    if prompt_input.tools_used:
+        receipt["tools"] = prompt_input.tools_used
     return replace(reply, metadata={**reply.metadata, **receipt})
 
 

@@ -13,11 +13,18 @@ from rapport.domain.context_selection import MAX_RECENT_MESSAGES, Strategy
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.errors import NotFound
 from rapport.domain.ids import is_id
+from rapport.domain.tool import SERVER_SEPARATOR
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.messages.messages import Messages
 from rapport.storage.messages.neighbours import load_linked, load_recent, sort_by_time
 from rapport.turns.group_context import ContextSelector, GroupContext, choose_options
+
+_CALL_STATES: Mapping[str, str] = {
+    "denied": "not allowed",
+    "expired": "nobody decided in time",
+    "unknown": "outcome not known",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,12 @@ class Explanation:
             if owner := scored.get("shared_by"):
                 shared[scored["id"]] = {"shared_by": owner}
         return [{"id": id_, "score": score, "given": was_given, **shared.get(id_, {})} for id_, score in best.items()]
+
+
+def describe_tool(tool: Mapping[str, Any]) -> str:
+    """Return a tool of a receipt in words: its name, its server, and what became of the call."""
+    name = tool["name"].removeprefix(f"{tool['server']}{SERVER_SEPARATOR}")
+    return f"`{name}` of {tool['server']} ({_CALL_STATES.get(tool['state'], tool['state'])})"
 
 
 async def explain_reply(

@@ -6,21 +6,25 @@ goes on with the same calls (ADR 90).
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 import structlog
 
+from rapport.agents.tools.registry import is_chosen
 from rapport.agents.tools.toolbox import OutsideCall
 from rapport.domain import failpoints
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import Reply
 from rapport.domain.ids import new_id
-from rapport.domain.tool import ToolOutcomeUnknown
+from rapport.domain.tool import ToolOutcomeUnknown, ToolSpec
 from rapport.domain.tool_call import CallState, ToolCall
-from rapport.domain.tool_names import is_named
+from rapport.domain.tool_names import is_named, is_outside_name
 from rapport.storage.work.events import Superseded
 from rapport.storage.work.tool_calls import ToolCalls
 from rapport.turns.findings import Search
@@ -33,13 +37,20 @@ UNKNOWN = (
     "The outcome of this call is not known: it was started, and gave no answer. It is not repeated. Tell the person so, and that"
     " they should check before they ask for it again."
 )
+_LEFT_AS: Mapping[CallState, CallState] = {"running": "unknown", "allowed": "failed"}
+"""The state of a call that its turn has left behind."""
 _DENIED = "Not done: the person did not allow it. Don't ask for it again unless they bring it up."
 _EXPIRED = "Not done: nobody allowed it in time."
+_WITHDRAWN = "Not done: you may not use this tool any more."
 
 Flush: TypeAlias = Callable[[], Awaitable[None]]
 
+CONNECT_SECONDS = 20.0
+"""How long a turn that goes on waits until the servers of its calls are connected, for instance after a restart."""
+_CONNECT_POLL_SECONDS = 0.1
 MAX_SHOWN_ARGUMENT_CHARACTERS = 300
 """The number of characters that the question shows of each argument; the channels show all of it."""
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class TurnCalls:
@@ -49,9 +60,35 @@ class TurnCalls:
         """`flush` makes the turn's checkpoints durable."""
         self.search: Search | None = None
         """The turn's searches, once there are some: results must not cite the notes that they have found."""
+        self.earlier_tools: Sequence[ToolSpec] = ()
+        """The tools of calls that an earlier run of the turn has made or asked for."""
         self._turn = turn
         self._flush = flush
         self._is_used = turn.event.resumes is not None or turn.event.attempts > 1
+        self._told: set[str] = set()
+        """The keys of the calls whose outcome the model has read."""
+
+    async def recover(self) -> None:
+        """Load the calls of an earlier run of the turn, and wait for the servers, which may not be connected after a restart."""
+        if not self._is_used:
+            return
+        turn = self._turn
+        if names := [name for name in turn.profile.tools or () if is_outside_name(name)]:
+            await turn.deps.tool_source.wait_for(names)
+        calls = await self.list_stored()
+        self.earlier_tools = [
+            ToolSpec(call.tool, "", {"type": "object"}, "outside", only_reads=False, server=call.server)
+            for call in calls
+        ]
+        # A server that has failed is waited for only if a person has allowed a call of it.
+        allowed = {call.tool for call in calls if call.state == "allowed" and self._may_use(call.tool)}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CONNECT_SECONDS):
+                while not allowed <= {spec.name for spec in turn.deps.tool_source.list_tools()}:
+                    await asyncio.sleep(_CONNECT_POLL_SECONDS)
+
+    def _may_use(self, tool: str) -> bool:
+        return is_chosen(tool, self._turn.profile.tools or ())
 
     async def find_undecided(self, calls: Sequence[OutsideCall]) -> Sequence[OutsideCall]:
         """Return the calls that need a person's decision and have none."""
@@ -63,6 +100,7 @@ class TurnCalls:
             call
             for call in calls
             if call.key not in decided
+            and self._may_use(call.spec.name)
             and not is_named(call.spec.name, free)
             and find_refusal(self._turn, call.arguments) is None  # it is not sent anyway
         ]
@@ -71,11 +109,14 @@ class TurnCalls:
         """Run a call that is allowed and was never run; otherwise return what is known of it."""
         turn, event, spec = self._turn, self._turn.event, call.spec
         self._is_used = True
+        self._told.add(call.key)
         if (refusal := find_refusal(turn, call.arguments)) is not None:
             return refusal
         stored = next((each for each in await self.list_stored() if each.key == call.key), None)
         if stored is not None and (known := await self._tell_known(stored, call)) is not None:
             return known
+        if not self._may_use(spec.name):  # the agent was changed or deleted while a person decided
+            return _WITHDRAWN
         if stored is None and not is_named(spec.name, turn.profile.tools_without_approval):
             return _EXPIRED
         failpoints.reach("tool.before_intent")
@@ -96,7 +137,10 @@ class TurnCalls:
     def make_request(self, text: str, undecided: Sequence[OutsideCall]) -> Reply:
         """Return the reply that asks a person about these calls, after the model's own text."""
         questions = self._make_questions(undecided)
-        lines = [text.strip(), *(describe_question(call) for call in questions)]
+        described = [describe_question(call) for call in questions]
+        if len(described) > 1:  # channels name them by their numbers
+            described = [f"{number}. {each}" for number, each in enumerate(described, 1)]
+        lines = [text.strip(), *described]
         metadata = {"approvals": [call.approval_id for call in questions]}
         return Reply(
             "\n\n".join(line for line in lines if line), metadata=metadata, model_failed=False, questions=questions
@@ -107,25 +151,34 @@ class TurnCalls:
         if not self._is_used:
             return reply
         stored = await self.list_stored()
-        for call in stored:
-            if call.state == "running":  # stopped, for instance by its person, while it ran
-                async with self._turn.deps.database.statement() as connection:
-                    await ToolCalls(connection).end(self._turn.event, call.key, "unknown")
-        ended = [replace(call, state="unknown") if call.state == "running" else call for call in stored]
-        if not ended:
+        if not stored:
             return reply
-        receipt = [{"name": call.tool, "server": call.server, "state": call.state} for call in ended]
+        ended = stored
+        if any(call.state in _LEFT_AS for call in stored):  # for instance stopped by its person
+            async with self._turn.deps.database.statement() as connection:
+                await ToolCalls(connection).abandon(self._turn.event)
+            ended = [replace(call, state=_LEFT_AS.get(call.state, call.state)) for call in stored]
+        receipt = [
+            {"name": call.tool, "server": call.server, "state": "expired" if call.is_expired else call.state}
+            for call in ended
+        ]
         notes = [
             f"(It is not known whether `{call.tool}` was done. It is not repeated.)"
             for call in ended
             if call.state == "unknown"
+        ]
+        notes += [
+            f"(`{call.tool}` was not called.)"
+            for call in stored
+            if call.state == "allowed" and call.key not in self._told
         ]
         if reply.model_failed is not False:  # the reply does not tell it
             notes += [f"(Done before: `{call.tool}`.)" for call in ended if call.state == "done"]
         content = reply.content
         if notes and isinstance(content, str):
             content = "\n\n".join(part for part in (content, *notes) if part)
-        return replace(reply, content=content, metadata={**reply.metadata, "tools": receipt})
+        tools = [*reply.metadata.get("tools", ()), *receipt]
+        return replace(reply, content=content, metadata={**reply.metadata, "tools": tools})
 
     def _make_questions(self, undecided: Sequence[OutsideCall]) -> list[ToolCall]:
         event, author = self._turn.event, self._turn.input.message.author
@@ -197,12 +250,28 @@ class TurnCalls:
 
 
 def describe_question(call: ToolCall) -> str:
-    """Return the question to a person, as every channel shows it."""
-    arguments = ", ".join(f"{name} = {_shorten(value)}" for name, value in call.arguments.items())
+    """Return the question to a person, as every channel shows it. A name that the model has made up can't imitate its words."""
+    arguments = ", ".join(f"{_quote_name(name)} = {_quote(_write(value))}" for name, value in call.arguments.items())
     return f"May I use `{call.tool}`{f' with {arguments}' if arguments else ''}? I do it only if you allow it."
 
 
-def _shorten(value: object) -> str:
-    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    flat = " ".join(written.replace("`", "'").split())
-    return f"`{flat if len(flat) <= MAX_SHOWN_ARGUMENT_CHARACTERS else f'{flat[:MAX_SHOWN_ARGUMENT_CHARACTERS]}…'}`"
+def is_shortened(call: ToolCall) -> bool:
+    """Return True if the question does not show the whole of each argument."""
+    written = [*call.arguments, *(_write(value) for value in call.arguments.values())]
+    return any(len(each) > MAX_SHOWN_ARGUMENT_CHARACTERS for each in written)
+
+
+def _quote_name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else _quote(_flatten(name))
+
+
+def _write(value: object) -> str:
+    return _flatten(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _flatten(text: str) -> str:
+    return " ".join(text.replace("`", "'").split())
+
+
+def _quote(text: str) -> str:
+    return f"`{text if len(text) <= MAX_SHOWN_ARGUMENT_CHARACTERS else f'{text[:MAX_SHOWN_ARGUMENT_CHARACTERS]}…'}`"

@@ -122,6 +122,9 @@ CALLS: dict[str, Callable[[dict[str, Any]], None]] = {
     "asks": lambda request: say(request, json.dumps(asked)),
     "shows_secrets": lambda request: say(request, json.dumps(dict(os.environ))),
     "fails": lambda request: answer(request, content=[{"type": "text", "text": "no such file"}], isError=True),
+    "says_secrets": lambda request: send(
+        id=request["id"], error={"code": -32000, "message": f"the token is {os.environ['SOME_TOKEN']}"}
+    ),
     "refuses": lambda request: send(id=request["id"], error={"code": -32000, "message": "not \x00today"}),
     "slow": sleep,
 }
@@ -155,6 +158,12 @@ def after_start() -> None:
     if MODE == "announces_changes" and listed == 1:
         for _ in range(4_000):
             send(method="notifications/tools/list_changed")
+    if MODE == "says_secrets":
+        token = os.environ["SOME_TOKEN"]
+        send(method="notifications/message", params={"level": "info", "data": f"I use {token}"})
+        send(id="x", method=f"no/{token}/method", params={})
+        sys.stderr.write(f"I use {token}\n")
+        sys.stderr.flush()
     if MODE == "some_garbage":
         for text in (
             "",
@@ -178,7 +187,9 @@ def after_start() -> None:
 
 def handle(message: dict[str, Any]) -> None:
     method = message.get("method")
-    if method == "initialize":
+    if method == "initialize" and MODE == "refuses_to_begin":
+        send(id=message["id"], error={"code": -32000, "message": f"not\n today \x1b[31m{os.environ['SOME_TOKEN']}\n\n"})
+    elif method == "initialize":
         info = {"name": "hostile", "version": "1"}
         version = "1999-01-01" if MODE == "old_version" else message["params"]["protocolVersion"]
         answer(message, protocolVersion=version, capabilities={"tools": {}}, serverInfo=info)

@@ -80,4 +80,4 @@ def test_arguments_have_a_limit() -> None:
     assert problem == "The arguments have 200,012 characters; the limit is 100,000."
     circle: dict[str, Any] = {}
     circle["self"] = circle
-    assert find_argument_problem(schema(), circle) == "The arguments are not valid JSON."
+    assert find_argument_problem(schema(), circle) == "The arguments are not valid JSON in UTF-8."

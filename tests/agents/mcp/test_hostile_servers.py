@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
+from rapport.agents.mcp.config import McpServer
+from rapport.agents.mcp.connection import Connection
 from rapport.agents.mcp.source import McpTools
 from rapport.agents.mcp.texts import MAX_RESULT_CHARACTERS
 from rapport.agents.mcp.tool_specs import MAX_DESCRIPTION_CHARACTERS, MAX_TOOLS
 from rapport.domain.errors import Transient
 from rapport.domain.tool import MAX_TOOL_NAME_CHARACTERS, ToolOutcomeUnknown
+from rapport.runtime.tasks import run_beside
 from tests.agents.mcp.connecting import hostile, running, wait_until
 
 HELD_BYTES = 60_000_000
@@ -62,12 +67,37 @@ async def test_a_command_that_does_not_exist_is_tried_again_and_again() -> None:
         assert tools.connections["bad"].problem == "its command can't be started: No such file or directory"
 
 
+async def test_attempts_to_connect_come_ever_more_slowly(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    script = "import sys, time; open(sys.argv[1], 'a').write(f'{time.time()}\\n')"
+    server = McpServer("bad", command=sys.executable, args=["-c", script, str(starts)])
+    connection = Connection(server, chance=lambda: 1.0)
+
+    def list_starts() -> list[float]:
+        return [float(line) for line in starts.read_text().splitlines()] if starts.exists() else []
+
+    async with run_beside(connection.run(), name="bad"):
+        await wait_until(lambda: len(list_starts()) >= 4)
+    first, second, third, fourth = list_starts()[:4]
+    assert second - first >= 1.0
+    assert third - second >= 2.0
+    assert fourth - third >= 4.0
+
+
 async def test_a_server_that_ends_at_once_says_its_last_words_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     from rapport.logs import Redactor
 
     server = hostile("ends_at_once", env={"SOME_TOKEN": "abcdefgh12345"}, redact=Redactor(["abcdefgh12345"]))
     async with running(server) as tools:
         assert tools.connections["bad"].problem == "it ended with status 4: the token [redacted] is wrong"
+
+
+async def test_the_reason_of_a_refusal_is_one_line_without_secrets() -> None:
+    from rapport.logs import Redactor
+
+    server = hostile("refuses_to_begin", env={"SOME_TOKEN": "abcdefgh12345"}, redact=Redactor(["abcdefgh12345"]))
+    async with running(server) as tools:
+        assert tools.connections["bad"].problem == "it refused to begin: not today [31m[redacted]"
 
 
 async def test_a_call_that_gets_no_answer_has_an_unknown_outcome() -> None:
@@ -82,6 +112,14 @@ async def test_more_calls_than_eight_wait_and_are_not_sent_when_their_time_is_ov
     async with running(hostile("hangs_in_call", timeout_seconds=1.5)) as tools:
         results = await asyncio.gather(*(tools.call("bad__work", {}) for _ in range(11)), return_exceptions=True)
     assert [type(each) for each in results] == [ToolOutcomeUnknown] * 8 + [Transient] * 3
+
+
+async def test_arguments_that_can_not_be_sent_harm_no_connection() -> None:
+    async with running(hostile("works")) as tools:
+        for wrong in ("\ud800", float("nan"), object()):
+            refused = await tools.call("bad__work", {"text": wrong})
+            assert (refused.text, refused.is_error) == ("Not done: The arguments are not valid JSON in UTF-8.", True)
+        await expect_works(tools, "bad__work")
 
 
 async def test_a_server_that_ends_in_a_call_is_started_again() -> None:
@@ -231,8 +269,12 @@ async def test_a_server_may_ask_for_nothing() -> None:
 
 async def test_only_a_hint_or_the_configuration_makes_a_tool_one_that_reads() -> None:
     trusted = hostile("hints", name="trusted")
-    listed = hostile("hints", name="listed", read_only=frozenset({"changes"}), disabled_tools=frozenset({"destroys"}))
+    listed = hostile(
+        "hints", name="listed", read_only=frozenset({"changes"}), disabled_tools=frozenset({"destroys", "wites"})
+    )
     async with running(trusted, listed) as tools:
+        assert [*tools.connections["listed"].unknown_names] == ["wites"]
+        assert [*tools.connections["trusted"].unknown_names] == []
         only_reads = {spec.name: spec.only_reads for spec in tools.list_tools()}
     assert only_reads == {
         "trusted__reads": True,

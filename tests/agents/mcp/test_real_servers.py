@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import socket
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from rapport.agents.mcp import connection
 from rapport.agents.mcp.config import McpServer
 from rapport.agents.mcp.source import McpTools
 from rapport.domain.errors import Transient
@@ -23,6 +26,7 @@ from tests.agents.mcp.connecting import running, wait_until
 from tests.support.installing import packages
 
 PEERS = Path(__file__).parent / "peers"
+BRIDGE = Path(__file__).parent / "bridge.py"
 
 
 def peer(package: str, *arguments: str, name: str = "", **fields: Any) -> McpServer:
@@ -54,6 +58,26 @@ async def everything_over_http(port: int = 0) -> AsyncGenerator[McpServer]:
         yield McpServer("everything", url=f"http://127.0.0.1:{port}/mcp", timeout_seconds=20)
     finally:
         process.kill()
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def reached(server: McpServer, transport: str) -> AsyncGenerator[McpServer]:
+    """Yield the server as it is, or behind an address."""
+    if transport == "stdio":
+        yield server
+        return
+    port = find_free_port()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(BRIDGE), str(port), server.command, *server.args),
+        env={**server.env},
+        stdout=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield McpServer(server.name, url=f"http://127.0.0.1:{port}/mcp/", timeout_seconds=20)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
 
@@ -132,14 +156,16 @@ async def test_no_result_shows_a_secret_of_the_configuration() -> None:
     assert '"SOME_TOKEN": "[redacted]"' in shown
 
 
-async def test_filesystem(tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_filesystem(tmp_path: Path, transport: str) -> None:
     (tmp_path / "a.txt").write_text("the text of a")
-    async with running(peer("filesystem", str(tmp_path))) as tools:
+    async with reached(peer("filesystem", str(tmp_path)), transport) as server, running(server) as tools:
+        await wait_until(tools.list_tools)
         reads = {spec.name.removeprefix("filesystem__"): spec.only_reads for spec in tools.list_tools()}
         assert reads["read_text_file"]
         assert not reads["write_file"]
         read = await tools.call("filesystem__read_text_file", {"path": str(tmp_path / "a.txt")})
-        assert "the text of a" in read.text
+        assert read.text == "the text of a"
         await tools.call("filesystem__write_file", {"path": str(tmp_path / "b.txt"), "content": "new"})
         assert (tmp_path / "b.txt").read_text() == "new"
         outside = await tools.call("filesystem__read_text_file", {"path": "/etc/passwd"})
@@ -147,16 +173,53 @@ async def test_filesystem(tmp_path: Path) -> None:
         assert "root:" not in outside.text
 
 
-async def test_memory(tmp_path: Path) -> None:
-    server = peer("memory", env={"MEMORY_FILE_PATH": str(tmp_path / "memory.json")})
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_memory(tmp_path: Path, transport: str) -> None:
+    memory = peer("memory", env={"MEMORY_FILE_PATH": str(tmp_path / "memory.json")})
     entity = {"name": "Ana", "entityType": "person", "observations": ["likes tea"]}
-    async with running(server) as tools:
+    async with reached(memory, transport) as server, running(server) as tools:
+        await wait_until(tools.list_tools)
         made = await tools.call("memory__create_entities", {"entities": [entity]})
         assert not made.is_error
         wrong = await tools.call("memory__create_entities", {"entities": [{"name": 7}]})
         assert wrong.is_error
         found = await tools.call("memory__search_nodes", {"query": "tea"})
         assert "Ana" in found.text
+
+
+def find_process(part: str) -> psutil.Process:
+    """Return the server that this process has started."""
+    [found] = [child for child in psutil.Process().children() if any(part in each for each in child.cmdline())]
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_server_that_is_killed_in_a_call_is_started_again(number: signal.Signals) -> None:
+    async with running(peer("everything", "stdio")) as tools:
+        waiting = {"duration": 60, "steps": 2}
+        call = asyncio.create_task(tools.call("everything__trigger-long-running-operation", waiting))
+        await tools.call("everything__echo", {"message": "sent after it"})
+        killed = find_process("server-everything")
+        killed.send_signal(number)
+        with pytest.raises(ToolOutcomeUnknown, match="ended"):
+            await call
+        await wait_until(lambda: not tools.list_tools())
+        await wait_until(tools.list_tools)
+        assert (await tools.call("everything__echo", {"message": "again"})).text == "Echo: again"
+        assert find_process("server-everything").pid != killed.pid
+
+
+async def test_a_server_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "PING_SECONDS", 0.5)
+    async with running(peer("everything", "stdio", timeout_seconds=0.5), peer("memory")) as tools:
+        stopped = find_process("server-everything")
+        stopped.suspend()
+        with pytest.raises(ToolOutcomeUnknown, match="did not answer"):
+            await tools.call("everything__echo", {"message": "anybody?"})
+        assert not (await tools.call("memory__read_graph", {})).is_error
+        await wait_until(lambda: not stopped.is_running())
+        await wait_until(lambda: any(spec.server == "everything" for spec in tools.list_tools()))
+        assert find_process("server-everything").pid != stopped.pid
 
 
 async def test_the_end_of_the_loops_ends_the_servers(tmp_path: Path) -> None:

@@ -171,7 +171,6 @@ async def test_an_editor_gets_the_defaults(world: World) -> None:
     assert {name: made[name] for name in defaults["document"]} == {**defaults["document"], "handles": ["chef"]}
     assert defaults["prompts"]["check_in"] == "Continue our conversation naturally."
     assert defaults["guard_text"].startswith("I don't have sufficiently relevant documents")
-    assert "upsert_memory" in defaults["tools"]
     assert defaults["is_operator"] is True
     _, ana = await make_key(world, "ana")
     await until_closed(world)

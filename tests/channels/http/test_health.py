@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from pathlib import Path
 
 from rapport.storage.postgres.embedded import EmbeddedPostgres
+from tests.agents.mcp.connecting import HOSTILE
 from tests.e2e.harness import kill_postgres
 from tests.support.world import World, open_world, until
 
@@ -56,3 +59,16 @@ async def test_a_database_that_is_away_for_a_moment_does_not_make_the_process_un
                 await asyncio.sleep(0.1)
     finally:
         await asyncio.to_thread(theirs.stop)
+
+
+async def test_mcp_servers_that_fail_or_hang_make_nobody_unready(tmp_path: Path, database_url: str) -> None:
+    config = tmp_path / "mcp.json"
+    hanging = {"command": sys.executable, "args": ["-I", "-S", str(HOSTILE), "hangs_at_start"]}
+    servers = {"hangs": hanging, "missing": {"command": "no-such-program"}, "away": {"url": "http://127.0.0.1:9/mcp"}}
+    config.write_text(json.dumps({"mcpServers": servers}))
+    async with open_world(database_url, mcp_config=config) as world:
+        assert await _health(world) == (200, 200)
+        connections = world.app.tool_source.connections
+        await until(lambda: connections["missing"].problem and connections["away"].problem)
+        assert not connections["hangs"].tried.is_set()
+        assert await _health(world) == (200, 200)

@@ -44,7 +44,7 @@ SHARED = {
 """Values of placeholders that are the same for everybody. All other placeholders name objects of one person."""
 
 _PLAIN = """
-    after author author.id author.name autonomy client_message_id content days delay_seconds file
+    after author author.id author.name author_id autonomy client_message_id content days decision delay_seconds file
     hours include is_bot key kind last-event-id limit mentions platform_id q quiet_from quiet_to reason render
     reply_to_platform_id seconds strategy text thread_id time_zone title topic trigger_type until
     context_snapshot.author context_snapshot.author.id context_snapshot.author.name context_snapshot.created_at
@@ -56,7 +56,7 @@ PLAIN_FIELDS = frozenset(_PLAIN.split())
 _PLAIN_AGENT = """
     agent before by id name collection collections context description fallback_model for_everyone from greeting grounding guard_text handles
     max_chat_history memory shared_with min_similarity model model_options monthly_token_budget monthly_tokens owner persona
-    reflection to tools version
+    reflection to tools tools_without_approval version
 """
 PLAIN_AGENT_FIELDS = frozenset(_PLAIN_AGENT.split())
 """The same, of agents, their versions and their cost, and their parts."""
@@ -108,6 +108,16 @@ POET: dict[str, object] = {"name": "Poet", "persona": "You are a poet.", "handle
 COMPLETION = {"model": "{agent_id}", "messages": [{"role": "user", "content": "How are you?"}]}
 TOOLS = [{"type": "function", "function": {"name": "get_weather"}}]
 
+
+def mcp(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def mcp_call(tool: str, *, shows: bool = False, **arguments: Any) -> Way:
+    """Return a call of an MCP tool: what is refused is an answer, too."""
+    return Way(body=mcp("tools/call", name=tool, arguments=arguments), refused=(200,), shows=shows)
+
+
 # Every route of the application. A new route needs an entry here: how to call it, and which of its fields name objects.
 # A new kind of object needs one line in `make_person`.
 WAYS: dict[str, list[Way]] = {
@@ -126,6 +136,7 @@ WAYS: dict[str, list[Way]] = {
     "GET /api/agents": [Way()],
     "GET /api/agents/{agent_id}": [Way(), Way(fill=OWN_AGENT, shows=True)],
     "GET /api/agent-defaults": [Way()],
+    "GET /api/tools": [Way()],
     "POST /api/agents": [Way(201, body=POET)],
     "POST /api/agents/try": [Way(body={"content": "How are you?", "agent": POET})],
     "PUT /api/agents/{agent_id}": [Way(body=POET, fill=OWN_AGENT)],
@@ -170,6 +181,8 @@ WAYS: dict[str, list[Way]] = {
         Way(query={"message_id": "{message_id}", "include": "timeline"}, shows=True),
         Way(query={"message_id": "{message_id}", "strategy": "relevant"}, shows=True),
     ],
+    "GET /api/threads/{thread_id}/approvals": [MINE],
+    "POST /api/threads/{thread_id}/approvals/{approval_id}": [Way(body={"decision": "deny"}, shows=True)],
     "GET /api/threads/{thread_id}/search": [Way(query={"q": SECRET}, shows=True)],
     "GET /api/threads/{thread_id}/timers": [MINE],
     "POST /api/threads/{thread_id}/timers": [Way(200, body={**TIMER, "timer_id": "{moved_timer}"}, refused=(201, 404))],
@@ -208,6 +221,24 @@ WAYS: dict[str, list[Way]] = {
         Way(body={**COMPLETION, "stream": True}, headers={"X-Conversation-Id": "{thread_id}"}),
         Way(body=COMPLETION, headers={"X-Conversation-Id": "{named_thread}"}),
         Way(body={**COMPLETION, "user": "{openai_user}"}, refused=(200,)),
+    ],
+    "POST /mcp": [
+        Way(body=mcp("tools/list")),
+        Way(body=mcp("resources/list"), shows=True),
+        Way(body=mcp("resources/read", uri="rapport://notes/{note_id}"), refused=(200,), shows=True),
+        Way(body=mcp("resources/read", uri="rapport://conversations/{thread_id}"), refused=(200,), shows=True),
+        Way(body=mcp("resources/list", cursor="conversations:{cursor}"), refused=(200,), shows=True),
+        mcp_call("ask", message="What else?", conversation_id="{named_thread}"),
+        mcp_call("ask", message="What else?", agent="{own_agent}"),
+        mcp_call("add_note", text="The ferry leaves at noon."),
+        mcp_call("search_notes", query=SECRET, shows=True),
+        mcp_call("search_conversation", query=SECRET, conversation_id="{thread_id}", shows=True),
+        mcp_call("get_smart_context", question="And?", conversation_id="{thread_id}", shows=True),
+        mcp_call("get_smart_context", question="^", conversation_id="{thread_id}", anchor_id="{message_id}", shows=True),
+        mcp_call("search_memories", query=SECRET, shows=True),
+        mcp_call("search_memories", query=SECRET, agent="{own_agent}"),
+        mcp_call("list_conversations", shows=True),
+        mcp_call("list_conversations", before="{cursor}", shows=True),
     ],
     "GET /v1/{path:path}": [Way(404, is_public=True)],
     "POST /v1/{path:path}": [Way(404, is_public=True)],
@@ -255,7 +286,14 @@ async def make_person(world: World, name: str, role: Role, *, word: str, zone: s
     await send("POST", "/api/agents", {**POET, "id": f"agent-{len(name)}", "persona": f"You keep a {word}."})
     samples = (await send("POST", "/api/samples")).json()["thread_id"]
     memory = await world.app.memory.create(name, "companion", MemoryCandidate(f"The user keeps a {word}."))
+    approval = new_id()
+    await world.sql(
+        "INSERT INTO tool_calls (conversation_id, message_id, key, owner_id, tool, server, arguments, state, approval_id, expires_at)"
+        " VALUES (%s, %s, '1.0', %s, 'files__write', 'files', %s, 'denied', %s, clock_timestamp())",
+        *(thread, reply, name, json.dumps({"path": f"{word}.txt"}), approval),
+    )
     objects = {
+        "approval_id": approval,
         "own_agent": f"agent-{len(name)}",
         "group_id": group,
         "thread_id": thread,
@@ -272,7 +310,7 @@ async def make_person(world: World, name: str, role: Role, *, word: str, zone: s
         "moved_timer": f"moved-{len(name)}",
         "cursor": format_cursor(FUTURE, thread),
     }
-    ids = {thread, group, reply, memory.id, samples, named.headers["X-Conversation-Id"]}
+    ids = {thread, group, reply, approval, memory.id, samples, named.headers["X-Conversation-Id"]}
     return Person(name, headers, objects, frozenset({name, word, zone, *ids}))
 
 
@@ -400,6 +438,8 @@ def order_of(route: str) -> int:
     """Return when the victim's own call comes: a message cancels the timers, and nothing comes after the conversation's end."""
     if route == "DELETE /chat/conversations/{conversation_id}":
         return 3
+    if route == "POST /mcp":
+        return -1  # its search for notes needs them as they were
     if route.endswith(("/messages", "/completions")):
         return 2
     return 1 if route.startswith("DELETE") else 0
@@ -473,7 +513,15 @@ async def test_a_stream_tells_nothing_of_other_users(scene: Scene) -> None:
         frames = [str(await phone.recv()) for _ in range(2)]
     assert SECRET in str(hers.events)
     assert [mark for mark in victim.marks if mark in str(his.events) + str(frames)] == []
-    assert {event.name for event in his.events} <= {"hello", "message", "started", "token", "ended", "timers"}
+    assert {event.name for event in his.events} <= {
+        "hello",
+        "message",
+        "approvals",
+        "started",
+        "token",
+        "ended",
+        "timers",
+    }
 
 
 async def talk(world: World, person: Person, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,11 +45,11 @@ class Scene:
     """The ids of the triggers."""
 
     async def ask(self, method: str, path: str, way: Way, **query: str) -> httpx.Response:
-        filled = path.replace(":path}", "}").format(
-            **(self.ids | {name: self.ids[other] for name, other in way.fill.items()})
-        )
+        ids = self.ids | {name: self.ids[other] for name, other in way.fill.items()}
+        filled = path.replace(":path}", "}").format(**ids)
+        body = way.body and json.loads(re.sub(r"\{(\w+)\}", lambda one: ids[one[1]], json.dumps(way.body)))
         return await self.world.http.request(
-            method, filled, params=query, json=way.body, files=way.files, headers=way.headers
+            method, filled, params=query, json=body, files=way.files, headers=way.headers
         )
 
 
@@ -58,6 +59,7 @@ class Way:
 
     status: int = 200
     body: Mapping[str, Any] | None = None
+    """`{name}` in it is the scene's id of that name."""
     queries: Sequence[Mapping[str, str]] = ({},)
     fill: Mapping[str, str] = field(default_factory=dict[str, str])
     """The scene's id for a parameter of the path, if its name differs."""
@@ -77,6 +79,17 @@ NOTE = {"title": "Trains", "text": "The night train to Lisbon leaves at nine."}
 TIMER = {"trigger_type": "check_in", "delay_seconds": 3600, "reason": f"because of a {SECRET}"}
 COMPLETION = {"model": "companion", "messages": [{"role": "user", "content": f"And a {SAID} abroad?"}]}
 TOOLS = [{"type": "function", "function": {"name": "get_weather"}}]
+CHATS = ("thread_id", "group", "pushed")
+MCP_SEARCHES = ("search_notes", "search_memories", "list_conversations")
+
+
+def mcp(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def mcp_call(tool: str, **arguments: Any) -> dict[str, Any]:
+    return mcp("tools/call", name=tool, arguments=arguments)
+
 
 # Every route of the application. A new route needs an entry here that says how to call it; then it is checked like the others.
 WAYS: dict[str, list[Way]] = {
@@ -105,6 +118,7 @@ WAYS: dict[str, list[Way]] = {
     "POST /api/agents/{agent_id}/versions/{version}/restore": [Way(fill={"agent_id": "spare_agent"})],
     "DELETE /api/agents/{agent_id}": [Way(204, fill={"agent_id": "spare_agent"})],
     "GET /api/agent-defaults": [Way(shows_prompts=True)],
+    "GET /api/tools": [Way()],
     "POST /api/agents/try": [Way(body={"content": f"A {SAID}?", "agent": {"name": "Poet", "persona": "You are a poet."}})],
     "GET /api/collections": [Way()],
     "PATCH /api/notes/{note_id}": [Way(body={"collections": ["animals"]})],
@@ -138,6 +152,8 @@ WAYS: dict[str, list[Way]] = {
     ],
     "GET /api/threads/{thread_id}/events": [Way(is_live=True)],
     "ANY /api/chat/ws": [Way(is_live=True)],
+    "GET /api/threads/{thread_id}/approvals": [Way()],
+    "POST /api/threads/{thread_id}/approvals/{approval_id}": [Way(body={"decision": "deny"})],
     "GET /api/threads/{thread_id}/context": [
         Way(queries=({}, {"strategy": "recent"}, {"strategy": "relevant"}, {"include": "timeline"})),
         Way(queries=({}, {"strategy": "time_gap"}, {"include": "timeline"}), fill={"thread_id": "group"}),
@@ -177,6 +193,30 @@ WAYS: dict[str, list[Way]] = {
         Way(body={**COMPLETION, "user": "anna", "stream": True}),
         Way(404, body={**COMPLETION, "model": "gpt"}),
     ],
+    "POST /mcp": [
+        Way(body=mcp("tools/list")),
+        Way(body=mcp("resources/list")),
+        Way(body=mcp("resources/templates/list")),
+        Way(body=mcp("resources/read", uri="rapport://notes/{note_id}")),
+        *(Way(body=mcp("resources/read", uri=f"rapport://conversations/{{{name}}}")) for name in CHATS),
+        Way(body=mcp_call("ask", message=f"A {SAID}?")),
+        Way(body=mcp_call("ask", message=f"A {SAID}?", keep=True)),
+        Way(body=mcp_call("ask", message=f"A {SAID}?", conversation_id="{pushed}")),
+        Way(body=mcp_call("add_note", text=NOTE["text"])),
+        Way(body=mcp_call("list_conversations")),
+        Way(body=mcp_call("get_smart_context", question=WORDS[0], messages=[])),
+        *(Way(body=mcp_call(tool, query=word)) for tool in MCP_SEARCHES for word in WORDS),
+        *(
+            Way(body=mcp_call(tool, conversation_id=f"{{{name}}}", **{field: word}))
+            for tool, field in (("search_conversation", "query"), ("get_smart_context", "question"))
+            for name in CHATS
+            for word in WORDS
+        ),
+        *(
+            Way(body=mcp_call("get_smart_context", question="^", conversation_id="{group}", strategy=strategy))
+            for strategy in ("relevant", "time_gap", "thread", "recent")
+        ),
+    ],
     "GET /v1/{path:path}": [Way(404)],
     "POST /v1/{path:path}": [Way(404, body=COMPLETION)],
     "PUT /v1/{path:path}": [Way(404)],
@@ -211,7 +251,14 @@ async def made(world: World, model: ScriptedModel) -> Scene:
     group = await talked(world, follow_ups=4, kind="group")
     pushed = await talked(world, follow_ups=2, channel="recording")
     here = await talked(world, follow_ups=8)
+    approval = new_id()
+    await world.sql(
+        "INSERT INTO tool_calls (conversation_id, message_id, key, owner_id, tool, server, arguments, state, approval_id, expires_at)"
+        " VALUES (%s, %s, '1.0', 'local', 'files__write', 'files', '{}', 'denied', %s, clock_timestamp())",
+        *(here, (await world.history(here))[-1]["id"], approval),
+    )
     ids = {
+        "approval_id": approval,
         "thread_id": here,
         "conversation_id": here,
         "spare": spare,

@@ -583,6 +583,14 @@ async def test_what_cant_be_explained_gets_a_sentence(world: World) -> None:
     assert await told(world, group, "/why", is_reply=True) == HOW_TO_ASK, "what it replies to is not known here"
 
 
+async def test_the_tools_of_other_programs_are_named_with_what_became_of_the_call(world: World) -> None:
+    where = await world.conversation()
+    await world.says(where, "Write it down.")
+    tools = [{"name": "files__write_all", "server": "files", "state": "unknown"}]
+    await world.sql("UPDATE messages SET metadata = metadata || %s WHERE role = 'assistant'", Jsonb({"tools": tools}))
+    assert "Tools that I used: write_all of files (outcome not known)." in await told(world, where, "/why")
+
+
 @every_case(
     ("kind", "words"),
     [

@@ -35,9 +35,11 @@ class _TooManySteps(Exception):
 def find_argument_problem(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
     """Return a sentence about the first argument that does not fit the schema; None if all do."""
     try:
-        size = len(json.dumps(arguments, ensure_ascii=False))
+        written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        written.encode()  # half of a surrogate pair can't be sent
     except (TypeError, ValueError, RecursionError):
-        return "The arguments are not valid JSON."
+        return "The arguments are not valid JSON in UTF-8."
+    size = len(written)
     if size > MAX_ARGUMENT_CHARACTERS:
         return f"The arguments have {size:,} characters; the limit is {MAX_ARGUMENT_CHARACTERS:,}."
     _steps.set([MAX_STEPS])

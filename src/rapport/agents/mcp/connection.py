@@ -7,15 +7,15 @@ import contextlib
 import importlib
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
 import structlog
 
 from rapport.agents.mcp.config import McpServer
 from rapport.agents.mcp.texts import clean_text, read_result
-from rapport.agents.mcp.tool_specs import MAX_TOOLS, make_specs
+from rapport.agents.mcp.tool_specs import MAX_TOOLS, find_unknown_names, make_specs
 from rapport.agents.mcp.wire.limits import NO_ANSWER_CODE, NOT_SENT_CODE, TOO_LARGE_CODE, Throttle
 from rapport.domain.errors import Transient
 from rapport.domain.tool import ToolOutcomeUnknown, ToolResult, ToolSpec
@@ -50,6 +50,8 @@ class Connection:
         self.server = server
         self.tools: Mapping[str, tuple[ToolSpec, str]] = {}
         """The tools that can be called now, by name, each with the server's name for it."""
+        self.unknown_names: Sequence[str] = ()
+        """Tools that the configuration names and the server does not have."""
         self.problem: str | None = None
         """Why the latest attempt to connect failed, or why the connection ended."""
         self.tried = asyncio.Event()
@@ -62,6 +64,13 @@ class Connection:
         self._must_refresh = False
         self._must_ping = False
         self._logged: tuple[str, float] = ("", 0.0)
+
+    @property
+    def state(self) -> Literal["connecting", "connected", "failed"]:
+        """Return whether the server is connected; `connecting` until the first attempt has succeeded or failed."""
+        if self._peer is not None:
+            return "connected"
+        return "failed" if self.tried.is_set() else "connecting"
 
     async def run(self) -> None:
         """Connect, and again with backoff whenever the connection fails or ends, until cancelled."""
@@ -85,7 +94,7 @@ class Connection:
             async with self._open() as peer:
                 await self._keep(peer)
         except Exception as error:  # noqa: BLE001 - whatever fails in a connection with this server, others go on
-            self.problem = self.server.redact(clean_text(_describe(find_cause(error))))[:_MAX_ERROR_CHARACTERS]
+            self.problem = self._shorten(_describe(find_cause(error)))
         finally:
             self._peer = None
             self.tools = {}
@@ -100,7 +109,7 @@ class Connection:
 
         streams: Streams
         async with open_streams(self.server, Throttle()) as streams:
-            peer = Peer(streams, server=self.server.name, on_tools_changed=self._note_change)
+            peer = Peer(streams, self.server, on_tools_changed=self._note_change)
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(peer.read)
@@ -163,6 +172,10 @@ class Connection:
                 break
             cursor = following
         self.tools = await asyncio.to_thread(make_specs, self.server, listed)
+        unknown_names = find_unknown_names(self.server, listed)
+        if unknown_names and unknown_names != self.unknown_names:
+            log.warning("mcp.unknown_names", server=self.server.name, names=unknown_names)
+        self.unknown_names = unknown_names
 
     async def call(self, spec: ToolSpec, raw_name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call a tool within its time limit. Raise Transient or ToolOutcomeUnknown as `ToolSource.call` says."""
@@ -213,6 +226,10 @@ class Connection:
 
     def _make_not_connected(self) -> Transient:
         return Transient(f"The server {self.server.name} is not connected: the call was not sent.")
+
+    def _shorten(self, problem: str) -> str:
+        """Return a problem on one line, without secrets."""
+        return " ".join(self.server.redact(clean_text(problem)).split())[:_MAX_ERROR_CHARACTERS]
 
     def _log_problem(self, pause: float) -> None:
         """Log why there is no connection: each reason once in five minutes."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rapport.agents.mcp.config import McpServer
-from rapport.agents.mcp.connection import Connection
+from rapport.agents.mcp.connection import CONNECT_SECONDS, Connection
 from rapport.domain.errors import Transient
 from rapport.domain.extras import MCP, require_extra
-from rapport.domain.tool import SERVER_SEPARATOR, ToolResult, ToolSpec
+from rapport.domain.tool import SERVER_SEPARATOR, ToolResult, ToolServer, ToolSpec
 
 
 class McpTools:
@@ -29,6 +30,13 @@ class McpTools:
     def list_tools(self) -> Sequence[ToolSpec]:
         """Return the tools of the servers that are connected now."""
         return [spec for connection in self.connections.values() for spec, _ in connection.tools.values()]
+
+    def list_servers(self) -> Sequence[ToolServer]:
+        """Return the configured servers, and which of them are connected now."""
+        return [
+            ToolServer(name, connection.state, "" if connection.state == "connected" else connection.problem or "")
+            for name, connection in self.connections.items()
+        ]
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Check the arguments and call the tool.
@@ -51,11 +59,25 @@ class McpTools:
             return ToolResult(f"Not done: {problem}", is_error=True)
         return await connection.call(spec, raw_name, arguments)
 
+    def find_problem(self, name: str) -> str | None:
+        """Return why a server has no connection; None if it is connected. It may not have been tried yet."""
+        connection = self.connections[name]
+        if connection.tried.is_set():
+            return connection.problem
+        return "it has not answered yet"
+
     async def wait_until_tried(self, seconds: float) -> None:
         """Wait until each server is connected or has failed once, at most so many seconds."""
-        try:
-            async with asyncio.timeout(seconds):
-                for connection in self.connections.values():
-                    await connection.tried.wait()
-        except TimeoutError:
-            return
+        await _wait(self.connections.values(), seconds)
+
+    async def wait_for(self, names: Collection[str]) -> None:
+        """Wait until the servers of these tools are connected or have failed once, as long as a connection may take."""
+        servers = {name.partition(SERVER_SEPARATOR)[0] for name in names}
+        await _wait([each for name, each in self.connections.items() if name in servers], CONNECT_SECONDS)
+
+
+async def _wait(connections: Iterable[Connection], seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for connection in connections:
+                await connection.tried.wait()

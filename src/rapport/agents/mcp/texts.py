@@ -76,7 +76,9 @@ def _count_bytes(data: object) -> str:
 
 
 def _is_same(text: str, structured: object) -> bool:
-    """Return True if a text block repeats the structured content, as the protocol recommends."""
+    """Return True if a text block repeats the structured content: as JSON, as the protocol recommends, or its only field."""
+    if isinstance(structured, dict) and [*cast("dict[str, object]", structured).values()] == [text]:
+        return True
     if len(text) > 10 * MAX_RESULT_CHARACTERS:
         return False
     try:

@@ -64,6 +64,14 @@ def make_specs(server: McpServer, listed: Iterable[object]) -> dict[str, tuple[T
     return tools
 
 
+def find_unknown_names(server: McpServer, listed: Iterable[object]) -> list[str]:
+    """Return the names of tools in the server's configuration that no listed tool has: a mistake there frees or hides nothing."""
+    named = (server.read_only or frozenset()) | server.disabled_tools
+    raw_names = {_find_name(each) for each in listed} if named else set[str]()
+    known = raw_names | {name_tool(server.name, each) for each in raw_names}
+    return sorted(named - known)
+
+
 def _find_name(tool: object) -> str:
     name = cast("Mapping[str, Any]", tool).get("name") if isinstance(tool, Mapping) else None
     return clean_text(name[:MAX_RAW_NAME_CHARACTERS]) if isinstance(name, str) else "a tool without a name"

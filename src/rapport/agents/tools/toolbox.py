@@ -56,6 +56,11 @@ class OutsideCall:
 class OutsideCalls(Protocol):
     """Records the calls with effects outside, so that each runs at most once."""
 
+    @property
+    def earlier_tools(self) -> Sequence[ToolSpec]:
+        """Return the tools of calls that an earlier run of the turn has made: the turn goes on with them, offered or not."""
+        ...
+
     async def find_undecided(self, calls: Sequence[OutsideCall]) -> Sequence[OutsideCall]:
         """Return the calls that a person must decide about before they may run."""
         ...
@@ -76,7 +81,9 @@ class Toolbox:
         }
         self.schemas = [tool.spec.schema for tool in self._tools.values()]
         """The tools that the model may use in this turn, as providers take them."""
-        self.has_outside_effects = any(tool.spec.has_outside_effect for tool in self._tools.values())
+        self._outside = {spec.name: spec for spec in (outside_calls.earlier_tools if outside_calls is not None else ())}
+        self._outside |= {name: tool.spec for name, tool in self._tools.items() if tool.spec.has_outside_effect}
+        self.has_outside_effects = bool(self._outside)
         self.max_rounds = (
             MAX_OUTSIDE_ROUNDS if any(tool.spec.is_outside for tool in self._tools.values()) else MAX_TOOL_ROUNDS
         )
@@ -136,9 +143,9 @@ class Toolbox:
 
     def _list_outside_calls(self, reply: AIMessage, number: int) -> list[tuple[int, OutsideCall]]:
         return [
-            (position, OutsideCall(f"{number}.{position}", tool.spec, call["args"]))
+            (position, OutsideCall(f"{number}.{position}", spec, call["args"]))
             for position, call in enumerate(reply.tool_calls)
-            if (tool := self._tools.get(call["name"])) is not None and tool.spec.has_outside_effect
+            if (spec := self._outside.get(call["name"])) is not None
         ]
 
     def _refuse_too_many(self, reply: AIMessage, earlier: Sequence[BaseMessage]) -> dict[int, str]:

@@ -42,6 +42,7 @@ _TITLES = {
     429: "Too many requests",
     431: "Header too large",
     500: "Server error",
+    501: "Not installed",
     503: "Temporarily unavailable",
 }
 

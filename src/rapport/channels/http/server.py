@@ -17,6 +17,7 @@ from rapport.channels.http.auth.client_address import Network
 from rapport.channels.http.live.event_feed import Live
 from rapport.channels.http.live.server_sent_events import event_routes
 from rapport.channels.http.live.websocket import websocket_routes
+from rapport.channels.http.mcp.routes import mcp_routes
 from rapport.channels.http.openai.routes import openai_routes
 from rapport.channels.http.problems import PROBLEMS, install_error_handlers, problem
 from rapport.channels.http.rendering.json_views import json_response
@@ -36,6 +37,7 @@ from rapport.channels.http.routes.samples import sample_routes
 from rapport.channels.http.routes.session import Server, session_routes
 from rapport.channels.http.routes.threads import thread_routes
 from rapport.channels.http.routes.timers import timer_routes
+from rapport.channels.http.routes.tools import tool_routes
 from rapport.channels.http.routes.usage import usage_routes
 from rapport.core.core import Core
 from rapport.metrics import Metrics
@@ -103,6 +105,7 @@ def make_http_app(
     _add_routes(app, timer_routes(core.follow_ups, auth))
     _add_routes(app, reminder_routes(core.reminders, auth))
     _add_routes(app, approval_routes(core.approvals, auth))
+    _add_routes(app, tool_routes(core.tools, auth))
     _add_routes(app, autonomy_routes(core, auth, metrics=counted))
     _add_routes(app, insight_routes(core, auth, metrics=counted))
     _add_routes(app, usage_routes(core, auth))
@@ -114,6 +117,7 @@ def make_http_app(
 
     _add_routes(app, memory_routes(core.memories, resolve_remembering_agent, auth))
     _add_routes(app, openai_routes(core, auth, max_characters=max_characters, limiter=limiter))
+    _add_routes(app, mcp_routes(core, auth, max_characters=max_characters, limiter=limiter))
     _add_routes(app, page_routes(read_page()))
     _add_routes(app, reference_routes(app))
     for router in called_by:

@@ -14,6 +14,7 @@ from rapport.channels.base import PostNotice
 from rapport.channels.telegram.admission import Admission
 from rapport.channels.telegram.albums import Albums
 from rapport.channels.telegram.api import BotApi
+from rapport.channels.telegram.approval_buttons import is_approval_button, press_approval_button
 from rapport.channels.telegram.chat_mapping import (
     CHANNEL,
     find_or_create_conversation,
@@ -32,6 +33,7 @@ from rapport.channels.telegram.update_types import (
     MessageReceived,
     Person,
 )
+from rapport.channels.telegram.writing.keyboard import render_keyboard
 from rapport.domain.conversation import Conversation, Incoming, Message
 from rapport.domain.errors import Conflict, NotFound, Permanent, Transient
 from rapport.domain.outgoing import Notice
@@ -189,6 +191,9 @@ class UpdateHandler:
         conversation = await self._find_conversation(press.chat)
         if conversation is None:
             return
+        if is_approval_button(press.data):
+            await self._handle_approval(press, conversation, update_id)
+            return
         try:
             notice = await press_button(
                 press.data,
@@ -206,6 +211,31 @@ class UpdateHandler:
             return
         if press.message_id is not None:
             await self._try_call("editMessageReplyMarkup", chat_id=press.chat.id, message_id=press.message_id)
+        await self._post_reply(notice, press, update_id)
+
+    async def _handle_approval(self, press: ButtonPressed, conversation: Conversation, update_id: int) -> None:
+        """Store a decision about a tool call, tell the person who pressed, and show below the message what became of it."""
+        result = await press_approval_button(
+            press.data,
+            conversation,
+            press.person.author,
+            lambda: self._is_admin(press.chat, press.person),
+            self.context.core.approvals,
+        )
+        # Both are optional: a button that stays says at its next press what was decided.
+        await self._try_call("answerCallbackQuery", callback_query_id=press.callback_id, text=result.text or None)
+        if result.notice is not None:
+            await self._post_reply(result.notice, press, update_id)
+        if result.rows is not None and press.message_id is not None:
+            await self._try_call(
+                "editMessageReplyMarkup",
+                chat_id=press.chat.id,
+                message_id=press.message_id,
+                reply_markup=render_keyboard(result.rows),
+            )
+
+    async def _post_reply(self, notice: Notice, press: ButtonPressed, update_id: int) -> None:
+        """Post a notice as a reply to the message with the button."""
         addressed_notice = replace(notice, reply_to_platform_id=press.platform_id, thread_id=press.thread_id)
         await self._post_notice(addressed_notice, press.chat, update_id)
 

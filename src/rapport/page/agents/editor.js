@@ -7,7 +7,7 @@ import { createTry } from "./try.js";
 import { createVersions } from "./versions.js";
 
 /** `detail` is the agent as the server has it, null for a new one. */
-export function createEditor(app, { defaults, detail, leave, talk, refresh, back, onSaved }) {
+export function createEditor(app, { defaults, tools, detail, leave, talk, refresh, back, onSaved }) {
 	const { api } = app;
 	const heading = el("h2", { tabIndex: -1 });
 	const version = el("span.hint");
@@ -21,16 +21,16 @@ export function createEditor(app, { defaults, detail, leave, talk, refresh, back
 	const fields = new Map();
 	const stored = new Map(); // what each field read when it showed the stored agent
 	const readAll = () => new Map([...fields].map(([name, field]) => [name, field.read()]));
-	const changed = () => [...readAll()].filter(([name, value]) => !isSame(value, stored.get(name)));
+	const listChanges = () => [...readAll()].filter(([name, value]) => !isSame(value, stored.get(name)));
 	/** The changes as the server takes them: null restores a default, and a new agent leaves it out. */
-	const written = () => changed().filter(([, value]) => detail || value !== null).reduce((body, [name, value]) => setAt(body, name, value), {});
-	const tried = () => (detail && !self.isChanged() ? null : written());
-	const trying = createTry(app, { path: () => (detail ? `${path()}/try` : "/api/agents/try"), changes: tried, onRefused: refused });
-	const versions = createVersions(app, { detail: () => detail, onRestored: restored });
+	const makePatch = () => listChanges().filter(([, value]) => detail || value !== null).reduce((body, [name, value]) => setAt(body, name, value), {});
+	const makeTrial = () => (detail && !self.isChanged() ? null : makePatch());
+	const trying = createTry(app, { path: () => (detail ? `${path()}/try` : "/api/agents/try"), changes: makeTrial, onRefused: showRefusal });
+	const versions = createVersions(app, { detail: () => detail, onRestored });
 	const fieldsForm = form("agent-form", save, groups, alert, el("footer", submit, both, discard, status));
 	const self = {
 		root: el("div.agent-editor", el("header", back(), heading, version), el("div.agent-columns", fieldsForm, el("div.agent-beside", trying.root, versions.root))),
-		isChanged: () => changed().length > 0,
+		isChanged: () => listChanges().length > 0,
 		focus: () => setTimeout(() => fields.get("name").focus()),
 	};
 	let isSaving = false;
@@ -46,7 +46,7 @@ export function createEditor(app, { defaults, detail, leave, talk, refresh, back
 	/** Make the form. A stored agent has fewer fields than a new one. */
 	function build() {
 		fields.clear();
-		const made = groupsOf({ defaults, isNew: !detail, model: app.store.state.session?.model });
+		const made = groupsOf({ defaults, tools, isNew: !detail, model: app.store.state.session?.model });
 		fill(
 			groups,
 			made.map(({ title, fields: specs }) => {
@@ -88,7 +88,7 @@ export function createEditor(app, { defaults, detail, leave, talk, refresh, back
 		status.textContent = "Saving…";
 		const sent = readAll();
 		try {
-			const saved = detail ? await api.patch(`${path()}?version=${detail.version}`, written()) : await api.post("/api/agents", written());
+			const saved = detail ? await api.patch(`${path()}?version=${detail.version}`, makePatch()) : await api.post("/api/agents", makePatch());
 			adopt(saved, [...readAll()].filter(([path, value]) => !isSame(value, sent.get(path))));
 			status.textContent = `Saved as version ${saved.version}.`;
 			onSaved(self, saved.id);
@@ -96,7 +96,7 @@ export function createEditor(app, { defaults, detail, leave, talk, refresh, back
 			return true;
 		} catch (error) {
 			status.textContent = "Not saved.";
-			refused(error);
+			showRefusal(error);
 			return false;
 		} finally {
 			isSaving = false;
@@ -111,11 +111,11 @@ export function createEditor(app, { defaults, detail, leave, talk, refresh, back
 		if (isFirst) build();
 		show(new Map(typed));
 		if (isFirst && where) (fields.get(where) ?? fields.get("name")).focus();
-		versions.changed();
+		versions.refresh();
 	}
 
-	function restored(found) {
-		adopt(found, changed());
+	function onRestored(found) {
+		adopt(found, listChanges());
 		status.textContent = self.isChanged() ? "Your unsaved changes are still in the form." : "";
 		refresh().catch(app.tell);
 	}
@@ -128,11 +128,11 @@ export function createEditor(app, { defaults, detail, leave, talk, refresh, back
 	}
 
 	/** Say what is wrong at the field that each sentence names, and go to the first one. */
-	function refused(error) {
+	function showRefusal(error) {
 		const first = [];
 		const others = [];
 		for (const sentence of error.message.split(/(?<=\.) (?=`|The field `|There is no field `)/)) {
-			const field = fieldNamed(sentence);
+			const field = findField(sentence);
 			if (!field) others.push(sentence);
 			else if (!first.includes(field)) {
 				field.complain(sentence.replace(/^(`[^`]*`: )+/, "").replaceAll("`", ""));
@@ -146,7 +146,7 @@ export function createEditor(app, { defaults, detail, leave, talk, refresh, back
 	}
 
 	/** The field that a sentence names in backquotes, such as `handles.0`. */
-	function fieldNamed(sentence) {
+	function findField(sentence) {
 		const paths = [...fields.keys()];
 		for (const [, name] of sentence.matchAll(/`([^`]+)`/g)) {
 			const found = paths.find(one => name === one || name.startsWith(`${one}.`)) ?? paths.find(one => one.endsWith(`.${name}`));
@@ -158,7 +158,7 @@ export function createEditor(app, { defaults, detail, leave, talk, refresh, back
 	/** Somebody else has saved a version meanwhile: show it, with what was typed here. */
 	async function rebase() {
 		try {
-			adopt(await api.get(path()), changed());
+			adopt(await api.get(path()), listChanges());
 			status.textContent = `Version ${detail.version}, with your changes. Look at it, then save.`;
 			submit.focus();
 		} catch (error) {

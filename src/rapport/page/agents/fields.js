@@ -5,15 +5,8 @@
 
 import { el } from "../dom.js";
 import { STRATEGIES, TRIGGERS, triggerWords } from "../words.js";
+import { createToolChoice } from "./tools.js";
 
-const TOOLS = {
-	upsert_memory: "Save a memory",
-	follow_up: "Plan a follow-up",
-	get_smart_context: "In a group: load the discussion around a message",
-	get_conversation_history: "In a group: load older messages",
-	get_message: "In a group: look up a message",
-	search_conversation: "In a group: search the chat",
-};
 const PROMPT_HELP = "What the model is told when this follow-up is due. Nobody in the conversation sees it.";
 const SERVERS = "The server's setting";
 
@@ -22,11 +15,14 @@ const area = (path, label, help, rows, more) => ({ path, label, help, kind: "are
 const number = (path, label, help, more) => ({ path, label, help, kind: "number", ...more });
 const toggle = (path, label, help, more) => ({ path, label, help, kind: "switch", ...more });
 const choice = (path, label, help, options) => ({ path, label, help, kind: "choice", options });
+const ready = (path, help, made) => ({ path, help, kind: "ready", made });
 const ticks = (path, label, help, options) => ({ path, label, help, kind: "ticks", options });
 
 /** The groups of the form. `isNew`: the agent is not stored; `isOperator`: who edits is one. */
-export function groupsOf({ defaults, isNew, model }) {
+export function groupsOf({ defaults, tools, isNew, model }) {
 	const { is_operator: isOperator } = defaults;
+	const { chosen, free } = createToolChoice(tools, isOperator);
+	const only = isOperator ? "" : " Only an operator may add tools of servers.";
 	return [
 		{
 			fields: [
@@ -90,7 +86,10 @@ export function groupsOf({ defaults, isNew, model }) {
 		},
 		{
 			title: "Tools",
-			fields: [ticks("tools", "It may", "What its model may do while it answers.", Object.fromEntries(defaults.tools.map(name => [name, TOOLS[name] ?? name.replaceAll("_", " ")])))],
+			fields: [
+				ready("tools", `What its model may do while it answers. Tools of other programs (MCP servers) stand here when they are configured.${only}`, chosen),
+				ready("tools_without_approval", "It asks a person before each call of a tool that changes something outside, but not for these.", free),
+			],
 		},
 	].map(group => ({ ...group, fields: group.fields.filter(Boolean) }));
 }
@@ -119,9 +118,9 @@ export function fieldOf(spec, base) {
 	const { control, read, put } = MAKERS[kind](spec, base, id);
 	const error = el("p.field-error", { id: `${id}-error`, role: "alert", hidden: true });
 	const hint = el("small", { id: `${id}-help` }, help);
-	const isGroup = kind === "ticks";
-	const target = isGroup ? control.querySelector("input") : control;
-	(isGroup ? control : target).setAttribute("aria-describedby", `${id}-help ${id}-error`);
+	const isGroup = kind === "ticks" || kind === "ready";
+	const target = () => (isGroup && control.querySelector("input:enabled")) || control;
+	control.setAttribute("aria-describedby", `${id}-help ${id}-error`);
 	const name = isGroup ? null : el("label", { for: id }, label, isOptional && el("i", " (optional)"));
 	const root = el("div", { class: kind === "switch" ? "agent-field switched" : "agent-field", data: { field: path } }, name, control, hint, error);
 	return {
@@ -130,11 +129,11 @@ export function fieldOf(spec, base) {
 		complain(text) {
 			error.hidden = !text;
 			error.textContent = text ?? "";
-			target.setAttribute("aria-invalid", String(Boolean(text)));
+			if (!isGroup) control.setAttribute("aria-invalid", String(Boolean(text)));
 			const group = root.closest("details");
 			if (text && group) group.open = true;
 		},
-		focus: () => target.focus(),
+		focus: () => target().focus(),
 	};
 }
 
@@ -150,6 +149,7 @@ const texts = (tag, props, spec, id, show, read) => {
 };
 
 const MAKERS = {
+	ready: ({ made }) => made,
 	line: (spec, _, id) => texts("input", { type: "text" }, spec, id, String, text => text.trim()),
 	area: (spec, _, id) => texts("textarea", { rows: spec.rows }, spec, id, String, text => text),
 	words: (spec, _, id) => texts("input", { type: "text" }, spec, id, list => list.join(", "), text => text.split(/[\s,]+/).filter(Boolean)),
@@ -176,10 +176,10 @@ const MAKERS = {
 	ticks({ label, options }, _, id) {
 		const boxes = Object.keys(options).map(value => el("input", { type: "checkbox", value, id: `${id}-${value}` }));
 		const control = el("fieldset", el("legend", label), boxes.map(box => el("label.tick", box, options[box.value])));
-		const chosen = () => boxes.filter(box => box.checked).map(box => box.value);
+		const readChosen = () => boxes.filter(box => box.checked).map(box => box.value);
 		return {
 			control,
-			read: () => (boxes.every(box => box.checked) ? null : chosen()),
+			read: () => (boxes.every(box => box.checked) ? null : readChosen()),
 			put: value => boxes.forEach(box => (box.checked = !value || value.includes(box.value))),
 		};
 	},

@@ -17,6 +17,7 @@ export function createPanel(app, root) {
 	const load = loader(root);
 	const editors = new Map(); // those with unsaved changes stay, by the agent's id
 	let defaults = null;
+	let tools = null;
 	let shown = null;
 
 	store.watch(["agents"], () => shown === "" && app.isShown("agents") && draw());
@@ -38,7 +39,7 @@ export function createPanel(app, root) {
 	const refresh = async () => store.set({ agents: (await api.get("/api/agents")).agents });
 
 	async function fetchFor(id) {
-		defaults ??= await api.get("/api/agent-defaults");
+		[defaults, tools] = await Promise.all([defaults ?? api.get("/api/agent-defaults"), api.get("/api/tools")]);
 		return id === NEW ? null : api.get(`/api/agents/${encodeURIComponent(id)}`);
 	}
 
@@ -47,7 +48,7 @@ export function createPanel(app, root) {
 			const text = `${detail.description} Only an operator may change this agent. You can copy it.`;
 			return fill(root, back(), emptyPanel("spark", detail.name, text, el("div.row", talkButton(detail), copyButton(detail))));
 		}
-		const editor = createEditor(app, { defaults, detail, leave, talk, refresh, back, onSaved });
+		const editor = createEditor(app, { defaults, tools, detail, leave, talk, refresh, back, onSaved });
 		editors.set(id, editor);
 		put(editor);
 	}

@@ -24,7 +24,7 @@ function words(value) {
 }
 
 const short = text => (text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text);
-const named = path => path.replaceAll("_", " ").replaceAll(".", ": ");
+const nameField = path => path.replaceAll("_", " ").replaceAll(".", ": ");
 
 /** `detail()` is the agent; `onRestored(agent)` gets it after a restore. */
 export function createVersions(app, { detail, onRestored }) {
@@ -60,7 +60,7 @@ export function createVersions(app, { detail, onRestored }) {
 			el("div.row", el("b", `Version ${version}`), isNewest ? el("span.badge", "now") : button("Restore", "small", () => restore(version), null, { "aria-label": `Restore version ${version}` })),
 			el("p.hint", `by ${who}, `, el("time", { datetime: at, title: fullTime(at) }, momentName(at))),
 			leaves.length
-				? el("dl", leaves.map(([name, before, after]) => [el("dt", named(name)), el("dd", el("del", short(words(before))), " → ", el("ins", short(words(after))))]))
+				? el("dl", leaves.map(([name, before, after]) => [el("dt", nameField(name)), el("dd", el("del", short(words(before))), " → ", el("ins", short(words(after))))]))
 				: el("p.hint", version === 1 ? "The first version." : "Nothing changed."),
 		);
 	}
@@ -76,5 +76,5 @@ export function createVersions(app, { detail, onRestored }) {
 		}
 	}
 
-	return { root, changed: () => root.open && load() };
+	return { root, refresh: () => root.open && load() };
 }

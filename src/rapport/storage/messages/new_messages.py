@@ -17,7 +17,7 @@ PAGE = 20
 PAGE_BYTES = 64_000
 """Largest page: it ends before the message that would exceed it, unless that is its only message."""
 
-# One step into messages_by_seq and a short scan of timers per conversation, so the cost does not depend on its length.
+# One step into messages_by_seq and short scans of timers and tool calls per conversation: the cost does not depend on its length.
 _POSITIONS = """
 SELECT c.id AS conversation_id,
     coalesce((SELECT m.seq FROM messages m WHERE m.conversation_id = c.id AND NOT m.synthetic ORDER BY m.seq DESC LIMIT 1), 0) AS newest,
@@ -27,7 +27,10 @@ SELECT c.id AS conversation_id,
         (SELECT string_agg(concat_ws(' ', f.id, f.state), ',') FROM (
             SELECT p.id, p.state FROM timers p
             WHERE p.owner_id = c.owner_id AND p.conversation_id = c.id AND p.fired_at IS NOT NULL
-            ORDER BY p.fired_at DESC LIMIT 3) AS f)), 0) AS timers
+            ORDER BY p.fired_at DESC LIMIT 3) AS f)), 0) AS timers,
+    coalesce(hashtextextended((SELECT string_agg(concat_ws(' ', t.message_id, t.key, t.state), ',') FROM (
+        SELECT q.message_id, q.key, q.state FROM tool_calls q WHERE q.conversation_id = c.id
+        ORDER BY q.message_id DESC, q.key DESC LIMIT 20) AS t), 0), 0) AS tool_calls
 FROM conversations c WHERE c.id = ANY(%(ids)s)
 """
 
@@ -52,12 +55,14 @@ def memory_hint(teller: str, kind: MemoryChangeKind, agent_id: str, memory_id: s
 
 @dataclass(frozen=True, slots=True)
 class ConversationPosition:
-    """The state of a conversation: if one of the two values differs from before, something has changed."""
+    """The state of a conversation: if one of the values differs from before, something has changed."""
 
     newest: int
     """The highest `seq` of its messages; 0 if there are none."""
     timers: int
     """A digest of its pending timers and of the states of the latest fired ones."""
+    tool_calls: int
+    """A digest of the states of its latest tool calls with effects outside; 0 if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +78,16 @@ class NewMessages:
                 f"{_POSITIONS} AND c.owner_id = %(owner)s".encode(), {"ids": [conversation_id], "owner": owner_id}
             )
             if row := await cursor.fetchone():
-                return ConversationPosition(row.newest, row.timers)
+                return ConversationPosition(row.newest, row.timers, row.tool_calls)
         raise no_such_conversation(conversation_id)
 
     async def get_positions(self, conversation_ids: Sequence[str]) -> Mapping[str, ConversationPosition]:
         """Return the position of each conversation that exists."""
         cursor = await self.connection.execute(_POSITIONS, {"ids": list(conversation_ids)})
-        return {row.conversation_id: ConversationPosition(row.newest, row.timers) for row in await cursor.fetchall()}
+        return {
+            row.conversation_id: ConversationPosition(row.newest, row.timers, row.tool_calls)
+            for row in await cursor.fetchall()
+        }
 
     async def list_after(self, owner_id: str, conversation_id: str, seq: int) -> list[tuple[int, Message]]:
         """Return a page of messages stored or changed after that `seq`, in order; empty only if there are none."""

@@ -20,4 +20,5 @@ CREATE TABLE tool_calls (
     PRIMARY KEY (conversation_id, message_id, key)
 );
 CREATE INDEX tool_calls_asked ON tool_calls (conversation_id, created_at) WHERE approval_id IS NOT NULL;
+CREATE INDEX tool_calls_allowed ON tool_calls (conversation_id, message_id) WHERE state = 'allowed';
 ALTER TABLE events ADD COLUMN resumes text;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.outgoing import Button, Notice, Outgoing
 from rapport.storage.database import Connection, run_savepoint
+from rapport.storage.work.tool_calls import ToolCalls
 
 # The oldest unsent row of each conversation, so that replies arrive in order even after a retry. Joined with the message and
 # the platform id of the message it answers. Only channels that this process has.
@@ -33,7 +34,8 @@ WITH taken AS (
 )
 SELECT t.id, t.channel, t.attempts, t.previous_state = 'unconfirmed' AS is_unconfirmed,
        t.created_at < clock_timestamp() - %(patience)s * interval '1 second' AS is_overdue,
-       t.conversation_id, t.message_id, t.platform_ids, t.notice, m.content, m.thread_id, asked.platform_id AS reply_to
+       t.conversation_id, t.owner_id, t.message_id, t.platform_ids, t.notice, m.content, m.thread_id,
+       m.metadata -> 'approvals' ->> 0 AS question, asked.platform_id AS reply_to
 FROM taken t LEFT JOIN messages m ON m.conversation_id = t.conversation_id AND m.id = t.message_id
 LEFT JOIN messages asked ON asked.conversation_id = m.conversation_id AND asked.id = m.reply_to_id
 ORDER BY t.seq
@@ -106,10 +108,15 @@ class Outbox:
         cursor = await self.connection.execute(
             _CLAIM, {"worker": worker_id, "channels": list(channels), "limit": limit, "patience": patience}
         )
-        return [
-            Effect(row.id, row.channel, row.attempts, row.is_unconfirmed, row.is_overdue, _to_outgoing(row))
-            for row in await cursor.fetchall()
-        ]
+        calls = ToolCalls(self.connection)
+        effects: list[Effect] = []
+        for row in await cursor.fetchall():
+            outgoing = _to_outgoing(row)
+            if row.question is not None:
+                questions = await calls.list_together(row.owner_id, row.conversation_id, row.question)
+                outgoing = replace(outgoing, questions=questions)
+            effects.append(Effect(row.id, row.channel, row.attempts, row.is_unconfirmed, row.is_overdue, outgoing))
+        return effects
 
     async def post(self, owner_id: str, conversation_id: str, notice: Notice, *, name: str, channel: str) -> None:
         """Queue a notice, which is not a message; once per name."""

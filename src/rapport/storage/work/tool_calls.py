@@ -54,6 +54,47 @@ WITH held AS (
 SELECT key FROM decided
 """
 
+# A turn with a call that is allowed, and other questions that nobody has answered in time: no decision goes on with it any more.
+# The index of allowed calls is nearly empty: such a call waits for a moment, or for other decisions.
+_IS_STALLED = """
+    a.state = 'allowed'
+    AND EXISTS (SELECT FROM tool_calls o WHERE o.conversation_id = a.conversation_id AND o.message_id = a.message_id
+                AND o.state = 'asked')
+    AND NOT EXISTS (SELECT FROM tool_calls o WHERE o.conversation_id = a.conversation_id AND o.message_id = a.message_id
+                    AND o.state = 'asked' AND o.expires_at > clock_timestamp())
+    AND NOT EXISTS (SELECT FROM events e WHERE e.conversation_id = a.conversation_id AND e.resumes = a.message_id
+                    AND e.state <> 'done')
+"""
+_LIST_STALLED = f"""
+SELECT DISTINCT a.owner_id, a.conversation_id, a.message_id FROM tool_calls a WHERE {_IS_STALLED} LIMIT 100
+"""
+_RESUME_STALLED = f"""
+WITH counted AS (
+    UPDATE conversations SET open_event_count = open_event_count + 1
+    WHERE id = %(conversation)s AND owner_id = %(owner)s AND EXISTS (
+        SELECT FROM tool_calls a WHERE a.conversation_id = %(conversation)s AND a.message_id = %(message)s AND {_IS_STALLED})
+    RETURNING user_message_count
+)
+INSERT INTO events (conversation_id, id, owner_id, state, accepted_by, user_message_count, resumes)
+SELECT %(conversation)s, %(event)s, %(owner)s, 'queued', '', user_message_count, %(message)s FROM counted
+"""
+
+# The calls that the end of a turn leaves behind, if the event is still ours.
+_ABANDON = """
+UPDATE tool_calls SET state = CASE state WHEN 'running' THEN 'unknown' ELSE 'failed' END, ended_at = clock_timestamp()
+WHERE conversation_id = %(conversation)s AND message_id = %(message)s AND state IN ('running', 'allowed') AND EXISTS (
+    SELECT FROM events WHERE conversation_id = %(conversation)s AND id = %(event)s AND state = 'running' AND fence = %(fence)s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StalledTurn:
+    """A turn that must go on without the decisions that nobody has made in time."""
+
+    owner_id: str
+    conversation_id: str
+    message_id: str
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCalls:
@@ -93,6 +134,18 @@ class ToolCalls:
             "UPDATE tool_calls SET state = %s, result = %s, ended_at = clock_timestamp()"
             " WHERE conversation_id = %s AND message_id = %s AND key = %s AND state = 'running'",
             (state, result, event.conversation_id, event.message_id, key),
+        )
+
+    async def abandon(self, event: ClaimedEvent) -> None:
+        """Store that no call of the turn is made any more: one that was begun is `unknown`, one that was only allowed has failed."""
+        await self.connection.execute(
+            _ABANDON,
+            {
+                "conversation": event.conversation_id,
+                "message": event.message_id,
+                "event": event.id,
+                "fence": event.fence,
+            },
         )
 
     async def ask(self, event: ClaimedEvent, calls: Sequence[ToolCall], *, minutes: float) -> None:
@@ -135,6 +188,19 @@ class ToolCalls:
             raise NotFound("There is no such question in this conversation.")
         return found[0]
 
+    async def list_together(self, owner_id: str, conversation_id: str, approval_id: str) -> list[ToolCall]:
+        """Return the questions of the reply that asks this one, in its order; none if there is no such question.
+
+        They are those about calls of one message of the model.
+        """
+        found = await self._select(
+            "conversation_id = %(conversation)s AND owner_id = %(owner)s AND approval_id IS NOT NULL AND message_id ="
+            " (SELECT message_id FROM tool_calls WHERE approval_id = %(approval)s)",
+            {"conversation": conversation_id, "owner": owner_id, "approval": approval_id},
+        )
+        rounds = {call.place[0] for call in found if call.approval_id == approval_id}
+        return sorted((call for call in found if call.place[0] in rounds), key=lambda call: call.place)
+
     async def decide(
         self, owner_id: str, conversation_id: str, approval_id: str, decision: Decision, *, by: str
     ) -> bool:
@@ -151,6 +217,23 @@ class ToolCalls:
             },
         )
         return await cursor.fetchone() is not None
+
+    async def list_stalled(self) -> list[StalledTurn]:
+        """Return turns with an allowed call that wait for nothing any more: their other questions have expired."""
+        cursor = await self.connection.execute(_LIST_STALLED.encode())
+        return [StalledTurn(**row._asdict()) for row in await cursor.fetchall()]
+
+    async def resume_stalled(self, turn: StalledTurn) -> None:
+        """Queue the rest of such a turn, once. Lock the conversation before, in the same transaction."""
+        await self.connection.execute(
+            _RESUME_STALLED.encode(),
+            {
+                "owner": turn.owner_id,
+                "conversation": turn.conversation_id,
+                "message": turn.message_id,
+                "event": new_id(),
+            },
+        )
 
     async def _select(self, where: str, parameters: Mapping[str, Any]) -> list[ToolCall]:
         cursor = await self.connection.execute(f"SELECT {_COLUMNS} FROM tool_calls WHERE {where}".encode(), parameters)

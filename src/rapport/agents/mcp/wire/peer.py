@@ -27,6 +27,8 @@ from mcp.types import (
     JSONRPCResponse,
 )
 
+from rapport.agents.mcp.config import McpServer
+from rapport.agents.mcp.texts import clean_text
 from rapport.agents.mcp.wire.envelope import unpack
 from rapport.agents.mcp.wire.limits import MAX_GARBAGE_MESSAGES, Throttle
 from rapport.agents.mcp.wire.streams import ConnectionLost, Streams
@@ -57,7 +59,7 @@ class Delivery:
 class Peer:
     """One connection. `read` must run while requests are made."""
 
-    def __init__(self, streams: Streams, *, server: str, on_tools_changed: Callable[[], None]) -> None:
+    def __init__(self, streams: Streams, server: McpServer, *, on_tools_changed: Callable[[], None]) -> None:
         self._streams = streams
         self._server = server
         self._on_tools_changed = on_tools_changed
@@ -136,17 +138,21 @@ class Peer:
         if message.method == "notifications/tools/list_changed":
             self._on_tools_changed()
         elif message.method == "notifications/message" and self._logs.may_take():
-            text = str(unpack(message.params).get("data", ""))[:_MAX_LOG_CHARACTERS]
-            log.debug("mcp.log", server=self._server, text=text)
+            text = str(unpack(message.params).get("data", ""))[: 10 * _MAX_LOG_CHARACTERS]
+            log.debug("mcp.log", server=self._server.name, text=self._clean(text))
 
     async def _refuse(self, request: JSONRPCRequest) -> None:
         """Answer a ping. Refuse every other request: a server may not ask this one for anything."""
         if request.method == "ping":
             await self._send(JSONRPCResponse(jsonrpc="2.0", id=request.id, result={}))
             return
-        log.debug("mcp.request_refused", server=self._server, method=request.method[:80])
+        log.debug("mcp.request_refused", server=self._server.name, method=self._clean(request.method))
         error = ErrorData(code=METHOD_NOT_FOUND, message="This client does not offer that.")
         await self._send(JSONRPCError(jsonrpc="2.0", id=request.id, error=error))
+
+    def _clean(self, text: str) -> str:
+        """Return text of the server for the log: it may repeat secrets of its configuration."""
+        return self._server.redact(clean_text(text))[:_MAX_LOG_CHARACTERS]
 
     async def _send(
         self,

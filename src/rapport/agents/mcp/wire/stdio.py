@@ -40,18 +40,34 @@ class _StderrTail:
         self._server = server
         self._throttle = Throttle()
         self.last = ""
+        self._has_ended = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Wait until it is read to the end; a second at most, because a child of the server may keep it open."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await self._has_ended.wait()
 
     async def read(self, stderr: asyncio.StreamReader) -> None:
         """Read to the end. Lines go to the DEBUG log, and are dropped when there are too many."""
+        await self._read_lines(stderr)
+        self._has_ended.set()
+
+    async def _read_lines(self, stderr: asyncio.StreamReader) -> None:
         lines = LineReader(_CHUNK_BYTES)
         while chunk := await stderr.read(_CHUNK_BYTES):
             await self._throttle.take(size=len(chunk))
             for line in lines.feed(chunk):
-                text = self._server.redact(line.data[:2_000].decode(errors="replace").strip())
-                if text:
-                    self.last = "".join(c if c.isprintable() else " " for c in text)[:_MAX_STDERR_CHARACTERS]
-                    if self._throttle.may_take():
-                        log.debug("mcp.stderr", server=self._server.name, line=self.last)
+                self._keep(line)
+        for line in lines.feed(b"\n"):  # the last one may have no end
+            self._keep(line)
+
+    def _keep(self, line: Line) -> None:
+        text = self._server.redact(line.data[:2_000].decode(errors="replace").strip())
+        if text:
+            self.last = "".join(c if c.isprintable() else " " for c in text)[:_MAX_STDERR_CHARACTERS]
+            if self._throttle.may_take():
+                log.debug("mcp.stderr", server=self._server.name, line=self.last)
 
 
 @contextlib.asynccontextmanager
@@ -73,7 +89,8 @@ async def open_stdio(server: McpServer, throttle: Throttle) -> AsyncGenerator[St
 
             async def read_stdout() -> None:
                 await _read(process.stdout, read_writer, throttle)
-                await _wait(process)
+                if await _wait(process):
+                    await tail.wait()
                 raise ConnectionLost(_describe_end(process, tail.last))
 
             async def write_stdin() -> None:

@@ -23,6 +23,7 @@ from rapport.channels.http.requests.json_bodies import StrictRoute
 from rapport.domain.caller import Caller
 from rapport.domain.errors import Unauthorized
 from rapport.domain.live_updates import (
+    ApprovalsChanged,
     LiveEvent,
     MemoryChanged,
     MessageStored,
@@ -75,8 +76,9 @@ def event_routes(live: Live, auth: Authenticator, *, renderer: Renderer) -> APIR
         caller: Caller = any_caller,
     ) -> EventStream:  # fmt: skip
         """`message` is a message that was stored or changed. Each comes once and in order, also after a reconnect with the id
-        of the last one. `started`, `token` and `ended` report a reply while this process writes it. `timers` says that
-        follow-ups have changed; `memory.created`, `memory.updated` and `memory.deleted` report changes of your memories.
+        of the last one. `started`, `token` and `ended` report a reply while this process writes it, by the id of
+        the message that it answers (by another id if it goes on after a decision about a tool call). `timers` says that follow-ups have changed, `approvals` that the
+        questions about tool calls have; `memory.created`, `memory.updated` and `memory.deleted` report changes of your memories.
         The first connection begins with `hello`, whose id is its starting point.
         """
         # A browser that reconnects sends the header; its address still has the first `after`.
@@ -121,6 +123,8 @@ async def _render_event(event: LiveEvent, renderer: EventRenderer) -> Frame:
             return _frame("ended", as_json({"message_id": message_id, "reply_id": reply_id}))
         case TimersChanged():
             return _frame("timers", b"{}")
+        case ApprovalsChanged():
+            return _frame("approvals", b"{}")
         case MemoryChanged(change):
             return _frame(f"memory.{change}", renderer.memory(event))
         case _:

@@ -11,7 +11,7 @@ from rapport.core.core import Core
 from rapport.core.explanations import ExplanationDetails
 from rapport.domain.conversation import Author, Conversation, Message
 from rapport.domain.errors import NotFound
-from rapport.turns.explain import Explanation
+from rapport.turns.explain import Explanation, describe_tool
 
 HOW_TO_ASK = "Reply with /why to one of my messages, and I'll show you what I used for it."
 NOTHING_SAID = "I haven't written anything here lately that I could explain."
@@ -124,6 +124,8 @@ class _ExplanationText:
             yield "I also used a summary of the older messages."
         if receipt.get("looked_up"):
             yield "I also searched this chat."
+        if tools := self.explanation.tools:
+            yield f"Tools that I used: {', '.join(describe_tool(tool) for tool in tools)}."
         if notes:
             yield f"Notes that I used: {', '.join(notes)}."
         if memories:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 from rapport.channels.base import OutcomeUnknown, Unreachable
 from rapport.channels.telegram.api import BecameSupergroup, Blocked, BotApi, NoAnswer, Refused, TokenRefused
 from rapport.channels.telegram.chat_mapping import find_chat_id, migrate_chat
 from rapport.channels.telegram.writing.delivery_check import DeliveryCheck
+from rapport.channels.telegram.writing.keyboard import render_keyboard_of
 from rapport.channels.telegram.writing.markup import Part, render_parts
 from rapport.core.history import MessageHistory
 from rapport.domain.errors import NotFound, Transient
@@ -40,9 +41,7 @@ class TelegramChannel:
     async def send(self, outgoing: Outgoing) -> AsyncIterator[str]:
         """Send the parts that have not arrived yet; yield the platform id of each."""
         chat_id = await self._find_chat(outgoing)
-        # A long text takes the parser up to a second: a thread keeps the event loop free.
-        is_short = len(outgoing.text) <= MAX_INLINE_CHARACTERS
-        pieces = render_parts(outgoing.text) if is_short else await asyncio.to_thread(render_parts, outgoing.text)
+        pieces = await _render(outgoing)
         for number, part in enumerate(pieces[len(outgoing.arrived_ids) :], len(outgoing.arrived_ids)):
             target = _make_target(outgoing, chat_id, is_first=number == 0, is_last=number == len(pieces) - 1)
             try:
@@ -68,9 +67,15 @@ class TelegramChannel:
             raise OutcomeUnknown("No earlier message of the chat is known.")
         known, elsewhere = {number for number, _ in numbers}, {number for number, _ in shared_numbers}
         name = f"{outgoing.conversation_id} {outgoing.id} {len(outgoing.arrived_ids)}"
+        is_last = len(outgoing.arrived_ids) == len(await _render(outgoing)) - 1
         try:
             found_number = await self._delivery_check.find(
-                name, chat_id, after=max(before), known=known, elsewhere=elsewhere - known
+                name,
+                chat_id,
+                after=max(before),
+                known=known,
+                elsewhere=elsewhere - known,
+                keyboard=render_keyboard_of(outgoing) if is_last else None,
             )
         except TokenRefused as error:
             raise Transient(str(error), retry_after=TOKEN_RETRY_SECONDS) from error
@@ -112,20 +117,23 @@ class TelegramChannel:
             raise Transient(str(error), retry_after=TOKEN_RETRY_SECONDS) from error
 
 
+async def _render(outgoing: Outgoing) -> Sequence[Part]:
+    """Return the parts of the text. A long one takes the parser up to a second: a thread keeps the event loop free."""
+    is_short = len(outgoing.text) <= MAX_INLINE_CHARACTERS
+    return render_parts(outgoing.text) if is_short else await asyncio.to_thread(render_parts, outgoing.text)
+
+
 def _make_target(outgoing: Outgoing, chat_id: int, *, is_first: bool, is_last: bool) -> dict[str, Any]:
     """Return the target's parameters: the first part is a reply, the last has the buttons."""
-    reply, keyboard = None, None
+    reply = None
     chat, _, reply_number = (outgoing.reply_to_platform_id or "").partition("/")
     if is_first and chat == str(chat_id):  # messages of the former group have other numbers
         reply = json.dumps({"message_id": _parse_number(reply_number), "allow_sending_without_reply": True})
-    if is_last and outgoing.buttons:
-        row = [{"text": button.label, "callback_data": button.data} for button in outgoing.buttons]
-        keyboard = json.dumps({"inline_keyboard": [row]})
     return {
         "chat_id": chat_id,
         "message_thread_id": _parse_number(outgoing.thread_id),
         "reply_parameters": reply,
-        "reply_markup": keyboard,
+        "reply_markup": render_keyboard_of(outgoing) if is_last else None,
     }
 
 

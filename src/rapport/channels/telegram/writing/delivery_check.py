@@ -78,11 +78,18 @@ class DeliveryCheck:
             raise NotYet(f"{pending} updates must be received first.", retry_after=BACKLOG_RETRY_SECONDS)
 
     async def find(
-        self, message: str, chat_id: int, *, after: int, known: Collection[int], elsewhere: Collection[int] = ()
+        self,
+        message: str,
+        chat_id: int,
+        *,
+        after: int,
+        known: Collection[int],
+        elsewhere: Collection[int] = (),
+        keyboard: str | None = None,
     ) -> int | None:
         """Return the bot's first unknown message after that number; None if there is none.
 
-        `elsewhere` are numbers of other chats: no message here has them. The search goes at least to the last known number.
+        The message keeps `keyboard`, its buttons. `elsewhere` are numbers of other chats: no message here has them. The search goes at least to the last known number.
         `message` is the name under which an interrupted search is continued. Raise OutcomeUnknown if the answers do not
         decide it, and Transient.
         """
@@ -91,12 +98,17 @@ class DeliveryCheck:
         progress.after = max(progress.after, after)
         if len(self._progress) > _MAX_SEARCHES:
             self._progress.popitem(last=False)
-        number = await self._search(chat_id, progress, known, elsewhere)
+        number = await self._search(chat_id, progress, known, elsewhere, keyboard)
         self._progress.pop(name, None)
         return number
 
     async def _search(
-        self, chat_id: int, progress: Progress, known: Collection[int], elsewhere: Collection[int]
+        self,
+        chat_id: int,
+        progress: Progress,
+        known: Collection[int],
+        elsewhere: Collection[int],
+        keyboard: str | None,
     ) -> int | None:
         number, misses = progress.after, 0
         last = max((*known, *elsewhere), default=number)
@@ -105,7 +117,7 @@ class DeliveryCheck:
             if number not in known and number not in elsewhere:
                 if progress.requests >= MAX_REQUESTS:
                     raise OutcomeUnknown("Too many messages came since to find out whether it has arrived.")
-                answer = await self._ask(chat_id, number)
+                answer = await self._ask(chat_id, number, keyboard)
                 progress.requests += 1
                 if _OURS in answer:
                     return number
@@ -117,14 +129,16 @@ class DeliveryCheck:
             progress.after = min(number, last)
         return None
 
-    async def _ask(self, chat_id: int, number: int) -> str:
-        """Remove the buttons of a message that has none. This changes nothing, and the error says whose message it is."""
+    async def _ask(self, chat_id: int, number: int, keyboard: str | None) -> str:
+        """Give a message the buttons that it has. This changes nothing, and the error says whose message it is."""
         async with self._one_at_a_time:
             try:
-                edited = await self.api.call("editMessageReplyMarkup", chat_id=chat_id, message_id=number)
+                edited = await self.api.call(
+                    "editMessageReplyMarkup", chat_id=chat_id, message_id=number, reply_markup=keyboard
+                )
             except Refused as error:
                 return str(error).lower()
             finally:
                 await asyncio.sleep(REQUEST_INTERVAL_SECONDS)
-        # Success: the message had buttons, so it is the bot's own. A server that accepts anything returns no message.
+        # Success: the message had other buttons, so it is the bot's own. A server that accepts anything returns no message.
         return _OURS if edited else ""

@@ -1,9 +1,9 @@
 /** Statistics of the last hours: answers, steps, refusals, follow-ups. */
 
-import { button, el, fill, svg } from "./dom.js";
-import { emptyPanel, loader } from "./side.js";
-import { count, millis, percent } from "./times.js";
-import { phaseOrder, phaseWords, purposeWords, triggerWords } from "./words.js";
+import { button, el, fill, svg } from "../dom.js";
+import { emptyPanel, loader } from "../side.js";
+import { count, millis, percent } from "../times.js";
+import { phaseOrder, phaseWords, purposeWords, triggerWords } from "../words.js";
 
 const RANGES = { 24: "24 hours", 168: "7 days", 720: "30 days" };
 const STEPS = { 24: 3_600_000, 168: 6 * 3_600_000, 720: 86_400_000 };
@@ -12,13 +12,12 @@ const HEIGHT = 72;
 /** The share of a budget from which on it is marked. */
 const NEARLY = 0.8;
 
-export const insight = { id: "insight", title: "Insight", mount };
-
-function mount(app) {
+export function createPanel(app, root) {
 	const body = el("div");
 	const ranges = el("div.segments", { role: "group", "aria-label": "Time range" });
-	const root = el("div.insight", ranges, body);
 	const load = loader(body);
+
+	fill(root, ranges, body);
 
 	const month = () => app.api.get("/api/usage?by=agent,purpose&limit=50");
 
@@ -41,7 +40,7 @@ function mount(app) {
 			body,
 			el("div.figures", figure(turns.count.toLocaleString(), "answers"), figure(share(guard), "refused: no relevant note"), figure(share(fallbacks), "fallback: model failed")),
 			el("h2", "Answers over time"),
-			bars(summed(turns.by_hour, STEPS[hours]), hours),
+			bars(sumHours(turns.by_hour, STEPS[hours]), hours),
 			phases.length > 0 && [el("h2", "How long each step takes"), el("p.hint", "Dark: median. Pale: 95th percentile. Since the server started."), spans(phases)],
 			made.length > 0 && [el("h2", "Follow-ups"), table(made)],
 			variants.length > 0 && [el("h2", "Prompts of follow-ups"), el("p.hint", "Each wording with its answer rate: 95 % sure to lie in this range."), wordings(variants)],
@@ -50,7 +49,7 @@ function mount(app) {
 	}
 
 	/** Hourly counts, summed into steps. */
-	function summed(hours, step) {
+	function sumHours(hours, step) {
 		const sums = new Map();
 		for (const { at, count: n } of hours) {
 			const key = Math.floor(Date.parse(at) / step) * step;
@@ -125,5 +124,5 @@ function mount(app) {
 		];
 	}
 
-	return { root, show };
+	return { show };
 }

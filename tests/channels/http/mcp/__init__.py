@@ -1,0 +1,1 @@
+"""Test Rapport as an MCP server, with clients that others wrote."""
