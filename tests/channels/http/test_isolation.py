@@ -44,8 +44,8 @@ SHARED = {
 """Values of placeholders that are the same for everybody. All other placeholders name objects of one person."""
 
 _PLAIN = """
-    after author author.id author.name author_id autonomy client_message_id content days decision delay_seconds file
-    hours include is_bot key kind last-event-id limit mentions platform_id q quiet_from quiet_to reason render
+    after at author author.id author.name author_id autonomy client_message_id content days decision delay_seconds file
+    hours include is_bot key kind last-event-id limit mentions minutes past personal platform_id q quiet_from quiet_to reason render rrule zone
     reply_to_platform_id seconds strategy text thread_id time_zone title topic trigger_type until
     context_snapshot.author context_snapshot.author.id context_snapshot.author.name context_snapshot.created_at
     context_snapshot.id context_snapshot.text
@@ -102,6 +102,7 @@ class Way:
 
 MINE = Way(shows=True)
 TIMER = {"trigger_type": "check_in", "delay_seconds": 3600}
+REMINDER = {"text": "Buy a ticket.", "at": "2060-01-01T09:00", "rrule": "FREQ=DAILY"}
 NOTE = {"title": "Trains", "text": "The night train to Lisbon leaves at nine."}
 OWN_AGENT = {"agent_id": "own_agent"}
 POET: dict[str, object] = {"name": "Poet", "persona": "You are a poet.", "handles": []}
@@ -189,6 +190,14 @@ WAYS: dict[str, list[Way]] = {
     "PATCH /api/threads/{thread_id}/timers/{timer_id}": [Way(body={"delay_seconds": 1800}, shows=True)],
     "DELETE /api/threads/{thread_id}/timers/{timer_id}": [Way(204)],
     "PUT /api/threads/{thread_id}/mute": [Way(body={"seconds": 60})],
+    "GET /api/reminders": [Way(query={"conversation_id": "{thread_id}"}, shows=True), Way(query={"past": "true"})],
+    "GET /api/reminders.ics": [MINE],
+    "POST /api/reminders": [Way(201, body={**REMINDER, "conversation_id": "{thread_id}"})],
+    "GET /api/reminders/{reminder_id}": [MINE],
+    "PATCH /api/reminders/{reminder_id}": [Way(body={"at": "2061-01-01T09:00"}, shows=True)],
+    "POST /api/reminders/{reminder_id}/snooze": [Way(body={"minutes": 5}, shows=True)],
+    "POST /api/reminders/{reminder_id}/skip": [Way(body={}, shows=True)],
+    "DELETE /api/reminders/{reminder_id}": [Way(204)],
     "GET /api/preferences": [MINE],
     "PUT /api/preferences": [Way(body={"time_zone": "Europe/Berlin"})],
     "GET /api/autonomy/stats": [Way()],
@@ -292,7 +301,11 @@ async def make_person(world: World, name: str, role: Role, *, word: str, zone: s
         " VALUES (%s, %s, '1.0', %s, 'files__write', 'files', %s, 'denied', %s, clock_timestamp())",
         *(thread, reply, name, json.dumps({"path": f"{word}.txt"}), approval),
     )
+    reminder = await send(
+        "POST", "/api/reminders", {**REMINDER, "conversation_id": thread, "text": f"Feed the {word}."}
+    )
     objects = {
+        "reminder_id": reminder.json()["id"],
         "approval_id": approval,
         "own_agent": f"agent-{len(name)}",
         "group_id": group,

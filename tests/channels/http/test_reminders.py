@@ -119,9 +119,14 @@ async def test_a_missed_reminder_comes_once_and_says_when_it_was_due(world: Worl
     assert await world.sql("SELECT count(*) FROM messages") == [(2,)]
 
 
+async def mute(world: World, conversation: str, until_when: str | None) -> None:
+    response = await world.http.put(f"/api/threads/{conversation}/mute", json={"until": until_when})
+    assert response.status_code == 200, response.text
+
+
 async def test_a_muted_or_unreachable_conversation_holds_a_reminder_until_it_is_open(world: World) -> None:
     muted, lost = await world.conversation(), await world.conversation()
-    await world.http.post(f"/api/threads/{muted}/mute", json={"until": "forever"})
+    await mute(world, muted, "forever")
     await world.sql("UPDATE conversations SET unreachable_since = now() WHERE id = %s", lost)
     for here in (muted, lost):
         await make_due(world, await remind(world, here))
@@ -130,7 +135,7 @@ async def test_a_muted_or_unreachable_conversation_holds_a_reminder_until_it_is_
         return [one["state"] for one in await listed(world)] == ["held", "held"]
 
     await until(are_held)
-    await world.http.post(f"/api/threads/{muted}/mute", json={"until": None})
+    await mute(world, muted, None)
     assert await said(world, muted) == ["Reminder: call mum"]
     await world.sql("UPDATE conversations SET unreachable_since = NULL WHERE id = %s", lost)
     assert await said(world, lost) == ["Reminder: call mum"]
@@ -217,7 +222,7 @@ async def test_reminders_are_exported_as_a_calendar(world: World) -> None:
 @every_case(
     ("fields", "status", "sentence"),
     [
-        ({"at": "2020-01-01T00:00Z"}, 400, "in the past"),
+        ({"at": "2026-01-01T00:00Z"}, 400, "in the past"),
         ({"at": "9999-01-01T00:00"}, 400, "within 50 years"),
         ({"at": "tomorrow"}, 400, "ISO 8601"),
         ({"rrule": "FREQ=SECONDLY"}, 400, "at most one an hour"),
@@ -225,7 +230,7 @@ async def test_reminders_are_exported_as_a_calendar(world: World) -> None:
         ({"at": "2030-01-01T00:00", "zone": "Mars/Olympus"}, 400, "There is no time zone"),
         ({"at": "2030-01-01T00:00", "text": " "}, 400, "is empty"),
         ({"at": "2030-01-01T00:00", "text": "x" * 1_000_000}, 413, ""),
-        ({"at": "2030-01-01T00:00", "text": "x" * 3_000}, 413, "2,000 characters"),
+        ({"at": "2030-01-01T00:00", "text": "x" * 3_000}, 413, "the limit is 2,000"),
         ({"at": "2030-01-01T00:00", "text": "a\x00b"}, 400, "NUL"),
         ({"at": "2030-01-01T00:00", "colour": "red"}, 422, "colour"),
         ({"at": "2030-01-01T00:00", "conversation_id": "nope"}, 404, "conversation"),

@@ -75,6 +75,7 @@ class Way:
 
 WORDS = [*PROMPTS.values(), SECRET, "synthetic", "follow up trigger", "autonomy"]
 SEARCHES = [{"q": word} for word in WORDS]
+REMINDER = {"conversation_id": "{thread_id}", "text": "Feed it.", "at": "2060-01-01T09:00", "rrule": "FREQ=DAILY"}
 NOTE = {"title": "Trains", "text": "The night train to Lisbon leaves at nine."}
 TIMER = {"trigger_type": "check_in", "delay_seconds": 3600, "reason": f"because of a {SECRET}"}
 COMPLETION = {"model": "companion", "messages": [{"role": "user", "content": f"And a {SAID} abroad?"}]}
@@ -167,6 +168,14 @@ WAYS: dict[str, list[Way]] = {
     "PATCH /api/threads/{thread_id}/timers/{timer_id}": [Way(body={"delay_seconds": 1800}, shows_reasons=True)],
     "DELETE /api/threads/{thread_id}/timers/{timer_id}": [Way(204, fill={"timer_id": "spare_timer"})],
     "PUT /api/threads/{thread_id}/mute": [Way(body={"seconds": 60})],
+    "GET /api/reminders": [Way(queries=({}, {"past": "true"}))],
+    "GET /api/reminders.ics": [Way()],
+    "POST /api/reminders": [Way(201, body=REMINDER)],
+    "GET /api/reminders/{reminder_id}": [Way()],
+    "PATCH /api/reminders/{reminder_id}": [Way(body={"text": "Feed the cat."})],
+    "POST /api/reminders/{reminder_id}/snooze": [Way(body={"minutes": 5})],
+    "POST /api/reminders/{reminder_id}/skip": [Way(body={})],
+    "DELETE /api/reminders/{reminder_id}": [Way(204)],
     "GET /api/preferences": [Way()],
     "PUT /api/preferences": [Way(body={"time_zone": "Europe/Berlin"})],
     "GET /api/autonomy/stats": [Way()],
@@ -278,6 +287,8 @@ async def made(world: World, model: ScriptedModel) -> Scene:
         "model_id": "companion",
         "path": "embeddings",
     }
+    reminder = await world.http.post("/api/reminders", json={**REMINDER, "conversation_id": here})
+    ids["reminder_id"] = reminder.json()["id"]
     for name in ("mine", "spare"):
         set_ = await world.http.post(f"/api/threads/{here}/timers", json={**TIMER, "timer_id": name})
         assert set_.status_code == 201
