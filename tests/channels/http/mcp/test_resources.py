@@ -12,7 +12,6 @@ from rapport.channels.http.mcp.addresses import parse_uri
 from rapport.channels.http.mcp.resources import PAGE, READ_MESSAGES
 from rapport.channels.http.mcp.search_tools import MAX_TEXT_CHARACTERS
 from rapport.channels.http.mcp.server import RESOURCE_NOT_FOUND
-from rapport.domain.ids import new_id
 from tests.channels.http.mcp.clients import connected
 from tests.support.world import World
 
@@ -85,7 +84,7 @@ async def test_a_conversation_is_read_with_its_latest_messages(world: World) -> 
 @pytest.mark.parametrize(
     "uri",
     [
-        f"rapport://conversations/{new_id()}",
+        "rapport://conversations/01M7S4SDV71MQ795W4YS14BQXH",
         "rapport://notes/nothing",
         "rapport://notes/a%20b",
         "rapport://notes/../conversations/x",
