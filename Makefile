@@ -11,7 +11,7 @@ CHECKED := --ignore=tests/test_conventions.py --ignore=tests/test_promises.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-tools serve chat doctor test test-fast check format bench bench-retrieval bench-timers bench-memory bench-data bench-context bench-stalled bench-telegram bench-calls training-data train-context e2e e2e-crash e2e-tool-crashes e2e-llm browser screenshots lock clean
+.PHONY: help setup test-tools serve chat doctor test test-fast check format bench bench-retrieval bench-timers bench-reminders bench-memory bench-data bench-context bench-stalled bench-telegram bench-calls training-data train-context e2e e2e-crash e2e-tool-crashes e2e-llm browser screenshots lock clean
 
 help: ## show the commands
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -68,6 +68,9 @@ bench-retrieval: $(VENV)/.installed-dev ## how well and how fast notes are found
 
 bench-timers: $(VENV)/.installed-dev ## timers on time in crowds, through kill -9, among a million, in races (about twenty minutes)
 	$(BIN)/python -m bench.timers
+
+bench-reminders: $(VENV)/.installed-dev ## 100,000 reminders within a minute, through kill -9; turns among a million that wait (about ten minutes)
+	$(BIN)/python -m bench.reminders
 
 bench-memory: $(VENV)/.installed-dev ## how well follow-ups remember, beside answers (about a minute)
 	$(BIN)/python -m bench.memory
