@@ -249,6 +249,8 @@ def test_the_audience_is_decided_for_every_conversation_the_message_can_be_in() 
     # Where the platform marks mentions, the words do not count.
     assert find_audience(replace(message, mentions_agent=False), None, AGENTS) == Audience(True, False, [])
     assert find_audience(replace(message, mentions_agent=True), None, AGENTS) == Audience(True, True, [])
+    heir = replace(AGENTS[1], answers_for_deleted=True)
+    assert find_audience(message, None, [AGENTS[0], heir]).in_groups_of_deleted
     assert find_audience(replace(message, replies_to_agent=True), None, AGENTS).in_group_chats
     assert find_audience(replace(message, is_bot=True), None, AGENTS).is_empty
 

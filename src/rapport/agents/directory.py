@@ -85,6 +85,7 @@ class AgentDirectory:
         """Return the newest version; for an agent that does not exist the default agent, with the missing id in `replaces`."""
         profile = await self.find(owner_id, agent_id)
         if profile is None:
+            self._profiles.pop((owner_id, agent_id), None)
             default = await self.find(EVERYONE, DEFAULT_AGENT_ID) or COMPANION
             return replace(default, stamp=0, replaces=agent_id)
         key = (owner_id, agent_id)
@@ -98,7 +99,10 @@ class AgentDirectory:
         """Return the handles of the agents that the owner may use, at most HANDLES_TTL_SECONDS old."""
         until, handles = self._handles.get(owner_id, (0.0, ()))
         if time.monotonic() >= until:
-            handles = [AgentHandle(profile.id, profile.handles) for profile in await self.list_visible(owner_id)]
+            handles = [
+                AgentHandle(profile.id, profile.handles, answers_for_deleted=profile.id == DEFAULT_AGENT_ID)
+                for profile in await self.list_visible(owner_id)
+            ]
             if len(self._handles) >= MAX_KNOWN_PROFILES:
                 self._handles.clear()
             self._handles[owner_id] = (time.monotonic() + HANDLES_TTL_SECONDS, handles)

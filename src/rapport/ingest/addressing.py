@@ -55,7 +55,7 @@ def may_mention_agent(incoming: Incoming) -> bool:
     return incoming.mentions_agent is None and (bool(incoming.mentions) or "@" in extract_text(incoming.content))
 
 
-def find_audience(incoming: Incoming, parent: Message | None, agents: Iterable[AgentHandle] = ()) -> Audience:
+def find_audience(incoming: Incoming, parent: Message | None, agents: Sequence[AgentHandle] = ()) -> Audience:
     """Return the conversations in which the message is for the agent; `parent` is the stored message it replies to.
 
     `agents` are those that the conversation may have, if `may_mention_agent`.
@@ -75,7 +75,12 @@ def find_audience(incoming: Incoming, parent: Message | None, agents: Iterable[A
     mentioned: list[str] = []
     if incoming.mentions_agent is None and is_for_agent(replace(facts, mentions_agent=True)):
         mentioned = find_mentioned_agents(extract_text(incoming.content), incoming.mentions, agents)
-    return Audience(is_for_agent(replace(facts, is_direct=True)), is_for_agent(facts), mentioned)
+    return Audience(
+        is_for_agent(replace(facts, is_direct=True)),
+        is_for_agent(facts),
+        mentioned,
+        any(agent.answers_for_deleted and agent.id in mentioned for agent in agents),
+    )
 
 
 def _is_late_edit(incoming: Incoming) -> bool:

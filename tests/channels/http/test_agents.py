@@ -116,6 +116,27 @@ async def test_a_deleted_agents_conversation_is_answered_by_the_default_which_sa
     assert said == ["(The agent “chef” of this conversation was deleted. Companion answers now.)\n\nre: one", "re: two"]
 
 
+async def test_a_group_whose_agent_was_deleted_calls_the_agent_that_answers_now(world: World) -> None:
+    await make(world, handles=["chef"])
+    group = (await world.http.post("/api/threads", json={"agent": "chef", "kind": "group"})).json()["id"]
+    other = (await world.http.post("/api/threads", json={"agent": "librarian", "kind": "group"})).json()["id"]
+    await world.http.delete("/api/agents/chef")
+    ben = {"author": {"id": "ben", "name": "Ben"}}
+    shown = (await world.http.get(f"/api/threads/{group}/people")).json()
+    assert shown["agent"] == {"id": "companion", "name": "Companion", "handles": ["bot", "companion"]}
+    for text in ("@chef hello?", "@librarian hello?", "nobody is called"):
+        assert (await world.post(group, text, **ben)).status_code == 202, text
+    assert (await world.post(other, "@companion hello?", **ben)).status_code == 202  # its agent is there
+    first = (await world.post(group, "@companion hello?", **ben)).json()
+    assert first["content"].startswith("(The agent “chef” of this conversation was deleted.")
+    second = (await world.post(group, "@bot and now?", **ben)).json()
+    assert [one["author"] for one in (first, second)] == [{"id": "companion", "name": "Companion"}] * 2
+    assert (await world.http.get(f"/chat/conversations/{group}")).json()["agent"] == "companion"
+    used = (await world.http.get("/api/usage?by=agent")).text
+    assert '"companion"' in used
+    assert '"chef"' not in used
+
+
 async def test_trying_an_agent_stores_nothing(world: World) -> None:
     await make(world)
     before = await world.sql("SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM conversations)")
