@@ -31,7 +31,7 @@ from rapport.domain.agent_profile import (
     ReflectionMode,
 )
 from rapport.domain.context_selection import MAX_CONTEXT_TOKENS, MAX_RECENT_MESSAGES, Strategy
-from rapport.domain.errors import InvalidInput
+from rapport.domain.errors import InvalidFields, InvalidInput
 from rapport.domain.follow_up import (
     DEFAULT_VARIANT,
     MIN_EXPIRY_SECONDS,
@@ -44,6 +44,7 @@ from rapport.domain.follow_up import (
 from rapport.domain.note_scope import MAX_COLLECTIONS, check_collection
 from rapport.domain.text_checks import check_text, has_visible_text
 from rapport.domain.tool_names import is_outside_name
+from rapport.domain.usage import MAX_BUDGET
 from rapport.domain.validation_errors import describe_errors
 from rapport.replies.reply_kinds import GUARD
 
@@ -222,7 +223,7 @@ class AgentDocument(_Part):
     tools_without_approval: Annotated[
         ToolNames, Field(description="Tools of MCP servers that change something and run without asking a person")
     ] = []
-    monthly_token_budget: Annotated[int | None, Field(ge=0, le=10**15)] = None
+    monthly_token_budget: Annotated[int | None, Field(ge=0, le=MAX_BUDGET)] = None
     reflection: Annotated[
         Literal["off", "when_open", "always"] | None, Field(description="null: the server's setting")
     ] = None
@@ -238,11 +239,11 @@ class AgentDocument(_Part):
 
 
 def read_document(value: object) -> AgentDocument:
-    """Return the agent of a parsed file or request; raise InvalidInput with a sentence for each mistake."""
+    """Return the agent of a parsed file or request; raise InvalidFields with a sentence for each mistake."""
     try:
         return AgentDocument.model_validate(value)
     except ValidationError as error:
-        raise InvalidInput(describe_errors(error.errors())) from None
+        raise InvalidFields(describe_errors(error.errors())) from None
 
 
 def merge_document(current: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

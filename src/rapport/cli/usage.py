@@ -12,7 +12,7 @@ import typer
 
 from rapport.cli.owner_option import owner_option
 from rapport.domain.errors import InvalidInput
-from rapport.domain.usage import DIMENSIONS, BudgetState, Dimension, UsageReport, UsageSum
+from rapport.domain.usage import DIMENSIONS, MAX_BUDGET, BudgetState, Dimension, UsageReport, UsageSum
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def show(
 
 @app.command()
 def budget(
-    tokens: Annotated[int | None, typer.Argument(min=0, help="The tokens that the owner may use in a month.")] = None,
+    tokens: Annotated[
+        int | None, typer.Argument(min=0, max=MAX_BUDGET, help="The tokens that the owner may use in a month.")
+    ] = None,
     user: Annotated[str, owner_option("The owner.")] = "local",
     remove: Annotated[bool, typer.Option("--remove", help="Remove the budget.")] = False,
 ) -> None:

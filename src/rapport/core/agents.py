@@ -18,10 +18,10 @@ from rapport.agents.profiles import SHARED_HANDLES, SHIPPED
 from rapport.domain.agent_profile import EVERYONE, AgentProfile
 from rapport.domain.caller import Caller
 from rapport.domain.conversation import Conversation
-from rapport.domain.errors import Conflict, InvalidInput
+from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.domain.follow_up import PLANNED_TIMER_ID
 from rapport.domain.tool_names import is_outside_name
-from rapport.storage.agents import Agents, AgentVersion, StoredAgent, no_such_agent
+from rapport.storage.agents import Agents, AgentVersion, StoredAgent, changed_meanwhile, no_such_agent
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.followups.timers import Timers
@@ -210,7 +210,7 @@ class AgentLibrary:
             stored = await _find_editable(connection, editor, agent_id)
             found = await Agents(connection).find_version(stored.owner_id, stored.id, version)
         if found is None:
-            raise no_such_agent(f"{agent_id} version {version}")
+            raise NotFound(f"The agent {agent_id!r} has no version {version}.")
         return found
 
     async def restore(self, editor: Caller, agent_id: str, version: int) -> ListedAgent:
@@ -245,10 +245,16 @@ class AgentLibrary:
         document: AgentDocument,
         version: int | None,
     ) -> ListedAgent:
+        """Store a new version, or none if nothing is different."""
         self.check_rights(document, editor, before=stored.document)
+        written = write_document(document)
+        if written == stored.document:
+            if version not in (None, stored.version):
+                raise changed_meanwhile(stored)
+            return _describe(stored, editor)
         await _check_handles(connection, stored.owner_id, stored.id, document)
         updated = await Agents(connection).update(
-            stored.owner_id, stored.id, write_document(document), author_id=editor.owner_id, version=version
+            stored.owner_id, stored.id, written, author_id=editor.owner_id, version=version
         )
         return self._announce("agent.changed", updated, editor)
 

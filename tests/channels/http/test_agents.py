@@ -96,6 +96,56 @@ async def test_of_two_changes_of_one_version_the_second_is_refused(world: World)
     assert (await world.http.get("/api/agents/chef")).json()["name"] == "Chef 200"
 
 
+async def test_the_version_in_a_body_protects_like_the_one_in_the_address(world: World) -> None:
+    first = await make(world)
+    put = {**first, "greeting": "One"}
+    assert (await world.http.put("/api/agents/chef", json=put)).json()["version"] == 2
+    refused = [
+        await world.http.put("/api/agents/chef", json={**put, "greeting": "Two"}),
+        await world.http.patch("/api/agents/chef", json={"version": 1, "greeting": "Two"}),
+        await world.http.patch("/api/agents/chef", json={"version": 10**18, "greeting": "Two"}),
+        await world.http.patch("/api/agents/chef", json={"version": 1, "greeting": "One"}),
+        await world.http.patch("/api/agents/chef?version=1", json={"greeting": "Two"}),
+    ]
+    assert [answer.status_code for answer in refused] == [409] * 5, refused
+    assert len({answer.json()["detail"] for answer in refused}) == 1
+    for answer, status in (
+        (await world.http.patch("/api/agents/chef?version=1", json={"version": 2, "greeting": "Two"}), 400),
+        (await world.http.patch("/api/agents/chef", json={"version": "2", "greeting": "Two"}), 422),
+        (await world.http.put("/api/agents/chef", json={**put, "version": "2"}), 422),
+    ):
+        assert (answer.status_code, "`version`" in answer.json()["detail"]) == (status, True)
+    newest = await world.http.patch("/api/agents/chef?version=2", json={"version": 2, "greeting": "Two"})
+    assert (newest.json()["version"], newest.json()["greeting"]) == (3, "Two")
+    assert "version" not in (await world.http.get("/api/agents/chef/versions/2")).json()["agent"]
+
+
+async def test_a_change_that_changes_nothing_makes_no_version(world: World) -> None:
+    made = await make(world)
+    same = [
+        await world.http.patch("/api/agents/chef", json={}),
+        await world.http.patch("/api/agents/chef", json={"name": "Chef", "greeting": None}),
+        await world.http.put("/api/agents/chef", json=made),
+        await world.http.post("/api/agents/chef/versions/1/restore"),
+    ]
+    assert [(answer.status_code, answer.json()["version"]) for answer in same] == [(200, 1)] * 4
+    assert len((await world.http.get("/api/agents/chef/versions")).json()["versions"]) == 1
+
+
+async def test_the_same_mistake_has_the_same_answer_by_every_route(world: World) -> None:
+    await make(world)
+    mistake = {"name": "x" * 81}
+    answers = [
+        await world.http.post("/api/agents", json={**CHEF, **mistake}),
+        await world.http.put("/api/agents/chef", json={**CHEF, **mistake}),
+        await world.http.patch("/api/agents/chef", json=mistake),
+        await world.http.post("/api/agents/try", json={"content": "hi", "agent": {**CHEF, **mistake}}),
+        await world.http.post("/api/agents/chef/try", json={"content": "hi", "agent": mistake}),
+    ]
+    assert [answer.status_code for answer in answers] == [422] * 5
+    assert len({answer.json()["detail"] for answer in answers}) == 1, [answer.json() for answer in answers]
+
+
 async def test_shipped_agents_are_edited_copied_and_reset_but_not_lost(world: World) -> None:
     edited = await world.http.patch("/api/agents/companion", json={"persona": "You are terse."})
     assert edited.json()["version"] == 2
@@ -318,3 +368,18 @@ async def test_agents_are_shown_to_whoever_may_call(world: World) -> None:
     await until_closed(world)
     assert (await world.http.get("/api/agents")).status_code == 401
     assert (await world.http.get("/api/agents", headers=ana)).status_code == 200
+
+
+HUGE = 99_999_999_999_999_999_999
+
+
+async def test_a_version_that_no_agent_can_have_is_not_there(world: World) -> None:
+    await make(world)
+    for number in (HUGE, -HUGE, 0, 2**31 - 1, 2**31, 2**63):
+        path = f"/api/agents/chef/versions/{number}"
+        for answer in (await world.http.get(path), await world.http.post(f"{path}/restore")):
+            assert (answer.status_code, str(number) in answer.json()["detail"]) == (404, True), answer.text
+    stale = await world.http.patch(f"/api/agents/chef?version={HUGE}", json={"greeting": "Hi"})
+    assert (stale.status_code, "newest version is 1" in stale.json()["detail"]) == (409, True)
+    page = await world.http.get(f"/api/agents/chef/versions?before={HUGE}")
+    assert [one["version"] for one in page.json()["versions"]] == [1]

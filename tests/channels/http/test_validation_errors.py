@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
+from rapport.cli.serve import web_app
 from tests.support.cases import every_case
 from tests.support.world import World
 
@@ -54,3 +57,31 @@ async def test_an_error_of_a_completion_names_the_field(world: World) -> None:
         "messages.0.content",
         "`messages.0.content` must be a text or a list.",
     )
+
+
+async def test_no_number_in_an_address_is_a_server_error(world: World) -> None:
+    """For every described number of a path or a query: too large or too small for the database is a mistake of the sender."""
+    thread_id = await world.conversation()
+    message_id = (await world.says(thread_id, "hello"))["id"]
+    ids = {"thread_id": thread_id, "conversation_id": thread_id, "agent_id": "companion", "version": "1"}
+    others = {"q": "hello", "message_id": message_id}
+    tried: set[str] = set()
+    for path, operations in web_app(world.app, None).openapi()["paths"].items():
+        for method, operation in operations.items():
+            parameters = {one["name"]: one for one in operation.get("parameters", ())}
+            required = {name: others.get(name, "x") for name, one in parameters.items() if one["required"]}
+            for name in (name for name, one in parameters.items() if _is_number(one["schema"])):
+                for number in ("99999999999999999999", "-99999999999999999999", str(2**63), str(2**31), "0"):
+                    filled = path.format_map(defaultdict(lambda: "x", {**ids, name: number}))
+                    query = {one: value for one, value in required.items() if parameters[one]["in"] == "query"}
+                    if parameters[name]["in"] == "query":
+                        query[name] = number
+                    answer = await world.http.request(method, filled, params=query, json={})
+                    assert answer.status_code < 500, (method, filled, query, answer.text)
+                    tried.add(f"{method} {path} {name}")
+    versions = "/api/agents/{agent_id}/versions"
+    assert {f"get {versions} before", f"post {versions}/{{version}}/restore version"} <= tried
+
+
+def _is_number(schema: Mapping[str, Any]) -> bool:
+    return any(each.get("type") in ("integer", "number") for each in (schema, *schema.get("anyOf", ())))

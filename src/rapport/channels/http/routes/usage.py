@@ -15,7 +15,7 @@ from rapport.core.core import Core
 from rapport.domain.caller import Caller
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text_checks import check_text
-from rapport.domain.usage import DIMENSIONS, BudgetState, Dimension, UsageSum, first_of_month
+from rapport.domain.usage import DIMENSIONS, MAX_BUDGET, BudgetState, Dimension, UsageSum, first_of_month
 
 EVERYBODY = "*"
 MAX_ROWS = 1_000
@@ -73,7 +73,7 @@ class UsageView(BaseModel):
 class BudgetBody(Body):
     """`monthly_tokens` is the number of tokens that the owner may use in a month (UTC); null removes the budget."""
 
-    monthly_tokens: Annotated[int | None, Field(ge=0, le=10**15)]
+    monthly_tokens: Annotated[int | None, Field(ge=0, le=MAX_BUDGET)]
 
 
 class OwnerBudgetView(BaseModel):
