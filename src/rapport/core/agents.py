@@ -252,7 +252,8 @@ class AgentLibrary:
             if version not in (None, stored.version):
                 raise changed_meanwhile(stored)
             return _describe(stored, editor)
-        await _check_handles(connection, stored.owner_id, stored.id, document)
+        kept = read_profile(stored).handles
+        await _check_handles(connection, stored.owner_id, stored.id, document, kept=kept)
         updated = await Agents(connection).update(
             stored.owner_id, stored.id, written, author_id=editor.owner_id, version=version
         )
@@ -289,9 +290,15 @@ def _describe(stored: StoredAgent, editor: Caller) -> ListedAgent:
     return ListedAgent(read_profile(stored), stored.document, may_edit, may_read, is_shipped, stored.updated_at)
 
 
-async def _check_handles(connection: Connection, owner_id: str, agent_id: str, document: AgentDocument) -> None:
-    """Raise Conflict for a handle of another agent that the owner may use: a group could not tell them apart."""
-    handles = {handle.casefold() for handle in document.handles or [agent_id]} - SHARED_HANDLES
+async def _check_handles(
+    connection: Connection, owner_id: str, agent_id: str, document: AgentDocument, *, kept: Sequence[str] = ()
+) -> None:
+    """Raise Conflict for a new handle that another agent has which the owner may use: people could not tell them apart.
+
+    A handle that it has keeps: an operator may have given it to an agent for everyone since.
+    """
+    before = {handle.casefold() for handle in kept}
+    handles = {handle.casefold() for handle in document.handles or [agent_id]} - SHARED_HANDLES - before
     for other in await Agents(connection).list_visible(owner_id):
         if other.id == agent_id:
             continue

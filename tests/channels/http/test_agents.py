@@ -363,6 +363,40 @@ async def test_a_group_calls_a_made_agent_by_its_handle(world: World) -> None:
     assert (await send("@chef hello?")).status_code == 202
 
 
+async def test_a_handle_that_an_agent_for_everyone_gets_later_stays_with_its_agent(world: World) -> None:
+    _, ana = await make_key(world, "ana")
+    _, olga = await make_key(world, "olga", "operator")
+    await until_closed(world)
+    await make(world, ana, id="cook", handles=["chef"])
+    await make(world, olga, id="clash", handles=["chef"], for_everyone=True)
+    changed = await world.http.patch("/api/agents/cook", json={"description": "Cooks."}, headers=ana)
+    assert (changed.status_code, changed.json()["version"]) == (200, 2), changed.text
+    restored = await world.http.post("/api/agents/cook/versions/1/restore", headers=ana)
+    assert (restored.status_code, restored.json()["handles"]) == (200, ["chef"]), restored.text
+    dropped = await world.http.patch("/api/agents/cook", json={"handles": ["stove"]}, headers=ana)
+    assert dropped.status_code == 200
+    for taken in (
+        await world.http.patch("/api/agents/cook", json={"handles": ["Chef"]}, headers=ana),
+        await world.http.post("/api/agents/cook/versions/1/restore", headers=ana),
+    ):
+        assert (taken.status_code, "@chef belongs to the agent 'clash'" in taken.json()["detail"]) == (409, True)
+
+
+async def test_a_shared_handle_calls_the_agent_of_the_group(world: World) -> None:
+    _, ana = await make_key(world, "ana")
+    _, olga = await make_key(world, "olga", "operator")
+    await until_closed(world)
+    await make(world, ana, id="cook", handles=["chef"])
+    await make(world, olga, id="clash", handles=["chef"], for_everyone=True)
+    for agent in ("cook", "clash"):
+        group = (await world.http.post("/api/threads", json={"agent": agent, "kind": "group"}, headers=ana)).json()[
+            "id"
+        ]
+        body = {"content": "@chef hello?", "author": {"id": "ben", "name": "Ben"}}
+        answer = await world.http.post(f"/chat/conversations/{group}/messages", json=body, headers=ana)
+        assert (answer.status_code, answer.json()["author"]["id"]) == (200, agent)
+
+
 async def test_agents_are_shown_to_whoever_may_call(world: World) -> None:
     _, ana = await make_key(world, "ana")
     await until_closed(world)
