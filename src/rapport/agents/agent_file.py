@@ -72,6 +72,10 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+def _refuse_tag(_loader: _Loader, node: yaml.Node) -> Any:
+    raise ConstructorError(None, None, "tags (words after a !) are not allowed", node.start_mark)
+
+
 def _construct_number(number: Callable[[str], float]) -> Callable[[_Loader, yaml.ScalarNode], float]:
     return lambda _loader, node: number(str(node.value))
 
@@ -79,7 +83,8 @@ def _construct_number(number: Callable[[str], float]) -> Callable[[_Loader, yaml
 _Loader.add_constructor(f"{_TAG}int", _construct_number(int))
 _Loader.add_constructor(f"{_TAG}float", _construct_number(float))
 for _tag in ("set", "omap", "pairs", "binary", "timestamp"):
-    _Loader.add_constructor(f"{_TAG}{_tag}", yaml.SafeLoader.construct_undefined)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    _Loader.add_constructor(f"{_TAG}{_tag}", _refuse_tag)
+_Loader.add_constructor(None, _refuse_tag)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -54,6 +54,7 @@ MAX_VARIANTS = 8
 MAX_TOOLS = 200
 _DAY_SECONDS = 86_400.0
 _HANDLE = re.compile(r"[^\W_](?:[\w-]{0,62}[^\W_])?")
+_VARIANT_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _KEY_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}(?:KEY|TOKEN)")
 _SERVERS_OWN = frozenset({"TELEGRAM_BOT_TOKEN"})
 """Variables with secrets of the server, which no model's server may get."""
@@ -67,7 +68,7 @@ def _check_storable(text: str) -> str:
     try:
         return check_text(text, what="it", limit=len(text))
     except InvalidInput as error:
-        raise _fail(str(error).rstrip(".")) from None
+        raise _fail(str(error).removeprefix("`it` ").rstrip(".")) from None
 
 
 def _check_filled(text: str) -> str:
@@ -123,8 +124,16 @@ def _check_tool(name: str) -> str:
     return name
 
 
+def _check_variant_name(name: str) -> str:
+    if not _VARIANT_NAME.fullmatch(name):
+        raise _fail("must have 1 to 40 of the characters A-Z, a-z, 0-9, _ and -")
+    return name
+
+
 def _read_variants(value: object) -> object:
     """Accept a plain text for a single variant."""
+    if not isinstance(value, str | list):
+        raise _fail("must be a text, or a list of variants with `name`, `text` and `weight`")
     return [{"name": "own", "text": value}] if isinstance(value, str) else value
 
 
@@ -152,7 +161,7 @@ class ModelOptionsPart(_Part):
 class VariantPart(_Part):
     """One wording of a trigger's prompt."""
 
-    name: Annotated[Line, StringConstraints(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9_-]+$")]
+    name: Annotated[str, AfterValidator(_check_variant_name)]
     text: Prompt
     weight: Annotated[float, Field(gt=0, le=1_000, allow_inf_nan=False)] = 1.0
 
@@ -199,7 +208,7 @@ class AgentDocument(_Part):
     for_everyone: Annotated[
         bool | None, Field(description="Operators: everyone on the server may use it; can't be changed")
     ] = None
-    name: Annotated[Line, StringConstraints(max_length=80), AfterValidator(_check_filled)]
+    name: Annotated[Text, StringConstraints(max_length=80), AfterValidator(_check_filled)]
     description: Annotated[Text, StringConstraints(max_length=500)] = ""
     persona: Annotated[Text, StringConstraints(max_length=MAX_PERSONA_CHARACTERS)] = ""
     handles: Annotated[list[Annotated[str, AfterValidator(_check_handle)]], Field(max_length=MAX_HANDLES)] = []

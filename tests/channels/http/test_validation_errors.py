@@ -15,14 +15,14 @@ from tests.support.world import World
     ("body", "detail"),
     [
         ({"content": 5}, "`content` must be a text or a list."),
-        ({"content": ["hi"]}, "`content.0` must be a JSON object."),
+        ({"content": ["hi"]}, "`content.0` must be an object with fields."),
         ({}, "The field `content` is missing."),
         ({"content": "hi", "is_bot": "no"}, "`is_bot` must be true or false."),
-        ({"content": "hi", "author": "ana"}, '`author` must be a JSON object `{"id": ..., "name": ...}`.'),
+        ({"content": "hi", "author": "ana"}, '`author` must be an object `{"id": ..., "name": ...}`.'),
         ({"content": "hi", "author": {"id": "ana"}}, "The field `author.name` is missing."),
         (
             {"content": "hi", "context_snapshot": {"text": "hi", "author": 5}},
-            '`context_snapshot.author` must be a text or a JSON object `{"id": ..., "name": ...}`.',
+            '`context_snapshot.author` must be a text or an object `{"id": ..., "name": ...}`.',
         ),
         ({"content": "hi", "str": 1, "Metadata": {}}, "There is no field `str`. There is no field `Metadata`."),
         ({"content": "hi", "mentions": [3]}, "`mentions.0` must be a text."),
@@ -38,7 +38,7 @@ async def test_an_error_names_the_field_and_the_expected_form(world: World, body
     ("parameters", "detail"),
     [
         ({}, "The field `q` is missing."),
-        ({"q": "hi", "limit": 0}, "`limit`: Input should be greater than or equal to 1."),
+        ({"q": "hi", "limit": 0}, "`limit` must be at least 1."),
         ({"q": "?!"}, "`q` needs at least one word."),
     ],
 )
