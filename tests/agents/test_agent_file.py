@@ -116,6 +116,7 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 @given(documents, st.sampled_from(["chef", "1e3", "true", "null", "0", "no"]), st.booleans())
 @example({"name": "no", "persona": "a\n b\n\n"}, "null", True)
 @example({"name": "1", "persona": "0\x85"}, "chef", False)
+@example({"name": "1", "persona": "no", "min_similarity": 0.0034888955502467853}, "chef", False)
 def test_an_exported_agent_is_imported_as_the_same(fields: dict[str, Any], agent_id: str, for_everyone: bool) -> None:
     document = read_document(fields)
     written = write_agent_file(document, agent_id=agent_id, for_everyone=for_everyone)

@@ -24,13 +24,13 @@ _NOT_IN_BLOCKS = re.compile(r"^\s| \n| \Z")
 """Texts that a block scalar would change."""
 
 _TAG = "tag:yaml.org,2002:"
-# The scalars of YAML's core schema that JSON has too: `no` and `on` are texts, and a number has at most 18 digits.
+# The scalars of YAML's core schema that JSON has too: `no` and `on` are texts, and a whole number has at most 18 digits.
 _SCALARS: dict[str, tuple[re.Pattern[str], str]] = {
     f"{_TAG}null": (re.compile(r"(?:~|null|Null|NULL|)\Z"), "~nN\0"),
     f"{_TAG}bool": (re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), "tTfF"),
     f"{_TAG}int": (re.compile(r"[-+]?[0-9]{1,18}\Z"), "-+0123456789"),
     f"{_TAG}float": (
-        re.compile(r"[-+]?(?:[0-9]{1,18}\.[0-9]{0,18}|\.[0-9]{1,18}|[0-9]{1,18}(?=[eE]))(?:[eE][-+]?[0-9]{1,3})?\Z"),
+        re.compile(r"[-+]?(?:[0-9]{1,18}\.[0-9]{0,30}|\.[0-9]{1,18}|[0-9]{1,18}(?=[eE]))(?:[eE][-+]?[0-9]{1,3})?\Z"),
         "-+.0123456789",
     ),
 }
