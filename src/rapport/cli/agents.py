@@ -127,6 +127,7 @@ def _edit_by_hand(agent: str, user: str) -> None:
     """Open the agent in the person's editor and store what they made of it. A text that is refused is kept in a file."""
     from rapport.agents.agent_file import read_agent_file
     from rapport.cli.main import fail
+    from rapport.core.agents import describe_refused_edit
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         fail(
@@ -134,7 +135,7 @@ def _edit_by_hand(agent: str, user: str) -> None:
         )
     listed = _run(user, lambda agents, editor: agents.get(editor, agent))
     if not listed.may_edit:
-        fail(f"The agent {agent!r} is for everyone: only an operator may change it. You can copy it.", REFUSED)
+        fail(describe_refused_edit(listed), REFUSED)
     before = _write(listed)
     with tempfile.NamedTemporaryFile("w", prefix=f"{agent}-", suffix=".yaml", encoding="utf-8", delete=False) as draft:
         draft.write(before)

@@ -42,7 +42,7 @@ class ListedAgent:
     document: Mapping[str, Any]
     may_edit: bool
     may_read_text: bool
-    """True if the person may read its persona and prompts."""
+    """True if the person may read its persona and prompts, and so copy it."""
     is_shipped: bool
     updated_at: datetime
 
@@ -275,8 +275,14 @@ async def _find(connection: Connection, editor: Caller, agent_id: str) -> Stored
 async def _find_editable(connection: Connection, editor: Caller, agent_id: str) -> StoredAgent:
     stored = await _find(connection, editor, agent_id)
     if not _may_edit(stored, editor):
-        raise InvalidInput(f"The agent {agent_id!r} is for everyone: only an operator may change it. You can copy it.")
+        raise InvalidInput(describe_refused_edit(_describe(stored, editor)))
     return stored
+
+
+def describe_refused_edit(listed: ListedAgent) -> str:
+    """Return the sentence for a person who may not change an agent."""
+    sentence = f"The agent {listed.profile.id!r} is for everyone: only an operator may change it."
+    return f"{sentence} You can copy it." if listed.may_read_text else sentence
 
 
 def _may_edit(stored: StoredAgent, editor: Caller) -> bool:

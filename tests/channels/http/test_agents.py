@@ -301,6 +301,27 @@ async def test_only_operators_make_agents_for_everyone_and_name_addresses(world:
     assert (seen["may_edit"], "persona" in seen) == (False, False)
 
 
+async def test_only_who_may_read_an_agent_is_told_to_copy_it(world: World) -> None:
+    _, ana = await make_key(world, "ana")
+    _, olga = await make_key(world, "olga", "operator")
+    await until_closed(world)
+    await make(world, olga, for_everyone=True)
+    for agent, may_copy in (("companion", True), ("chef", False)):
+        shown = (await world.http.get(f"/api/agents/{agent}", headers=ana)).json()
+        refused = await world.http.patch(f"/api/agents/{agent}", json={"name": "Mine"}, headers=ana)
+        copied = await world.http.post(f"/api/agents/{agent}/copy", json={"id": "mine"}, headers=ana)
+        assert shown["may_copy"] is may_copy
+        assert (refused.status_code, "You can copy it" in refused.json()["detail"]) == (400, may_copy)
+        assert copied.status_code == (201 if may_copy else 400)
+    listed = (await world.http.get("/api/agents", headers=ana)).json()["agents"]
+    assert {one["id"]: one["may_copy"] for one in listed} == {
+        "companion": True,
+        "librarian": True,
+        "chef": False,
+        "mine": True,
+    }
+
+
 async def test_a_private_agent_does_not_exist_for_others(world: World) -> None:
     _, ana = await make_key(world, "ana")
     _, ben = await make_key(world, "ben")

@@ -43,6 +43,7 @@ class AgentView(BaseModel):
     version: int
     for_everyone: bool
     may_edit: bool
+    may_copy: Annotated[bool, Field(description="Only who may read an agent's instructions may copy it")]
     is_shipped: bool
 
 
@@ -56,7 +57,7 @@ class AgentsView(BaseModel):
     agents: list[AgentView]
 
 
-READ_ONLY = frozenset({"remembers", "follows_up", "version", "may_edit", "is_shipped", "updated_at"})
+READ_ONLY = frozenset({"remembers", "follows_up", "version", "may_edit", "may_copy", "is_shipped", "updated_at"})
 """Fields of an agent's view that its document does not have: they are ignored in a body, so that a view can be sent back."""
 
 
@@ -292,6 +293,7 @@ def agent_view(listed: ListedAgent) -> dict[str, Any]:
         "version": profile.version,
         "for_everyone": profile.is_for_everyone,
         "may_edit": listed.may_edit,
+        "may_copy": listed.may_read_text,
         "is_shipped": listed.is_shipped,
     }
 
