@@ -45,6 +45,9 @@ def refused(rapport: Run, *arguments: str) -> str:
 
 
 def test_an_agent_is_made_changed_copied_restored_and_deleted(rapport: Run) -> None:
+    named = rapport("agents", "create", "--id", "ja", "--name", "日本語", "--persona", "You teach Japanese.")
+    assert named.out == "Created ja: `rapport chat --agent ja` talks with it.\n"
+    assert rapport("agents", "delete", "ja", "--yes").code == 0
     made = rapport("agents", "create", "--name", "Sea Chef", "--persona", "You are a chef.", "--handle", "cook")
     assert (made.code, made.out) == (0, "Created sea-chef: `rapport chat --agent sea-chef` talks with it.\n")
     shown = rapport("agents", "show", "sea-chef").out
@@ -99,7 +102,7 @@ def test_the_shipped_agents_are_edited_and_reset_by_an_operator_only(rapport: Ru
         rapport("agents", "edit", "companion", "--set", "persona=You are a parrot.").out
         == "companion is version 2 now.\n"
     )
-    sentence = "The agent 'companion' is for everyone: only an operator may change it. You can copy it."
+    sentence = "The agent 'companion' is for everyone: only an operator may change it."
     for command in (["edit", "companion", "--set", "memory=false"], ["reset", "companion"], ["versions", "companion"]):
         assert refused(rapport, *command, "--user", "ana") == sentence
     assert "only an operator may read its instructions" in refused(rapport, "export", "companion", "--user", "ana")
@@ -136,7 +139,8 @@ def test_every_mistake_is_one_sentence_and_stores_nothing(home: Home, rapport: R
     assert refused(rapport, "edit", "companion").startswith(
         "There is no terminal: `rapport agents edit companion FILE.yaml`"
     )
-    assert refused(rapport, "restore", "companion", "7") == "There is no agent 'companion version 7'."
+    assert refused(rapport, "restore", "companion", "7") == "The agent 'companion' has no version 7."
+    assert refused(rapport, "restore", "companion", "9" * 20) == f"The agent 'companion' has no version {'9' * 20}."
     assert "can't be written" in refused(rapport, "export", "companion", "-o", "no/where.yaml")
     listed = rapport("agents", "list").out
     assert [line for line in listed.splitlines() if not line.startswith(" ")] == ["companion", "librarian"]

@@ -108,6 +108,14 @@ def test_each_agent_hears_its_own_names() -> None:
     assert find_mentioned_agents("@bot", [], []) == []
 
 
+def test_an_accent_may_be_typed_as_a_character_of_its_own() -> None:
+    for handle, typed in (("caf\u00e9", "cafe\u0301"), ("cafe\u0301", "caf\u00e9"), ("caf\u00e9", "CAFE\u0301")):
+        agent = AgentHandle("x", (handle,))
+        assert find_mentioned_agents(f"hi @{typed}, hello", [], [agent]) == ["x"]
+        assert find_mentioned_agents("hello", [f"@{typed}"], [agent]) == ["x"]
+    assert find_mentioned_agents("@cafe\u0301", [], [AgentHandle("x", ("cafe",))]) == []
+
+
 @every_case(
     ("mentioned", "whom"),
     [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -42,7 +44,7 @@ from rapport.domain.follow_up import (
     TriggerType,
 )
 from rapport.domain.note_scope import MAX_COLLECTIONS, check_collection
-from rapport.domain.text_checks import check_text, has_visible_text
+from rapport.domain.text_checks import check_text, has_visible_text, is_plain_line
 from rapport.domain.tool_names import is_outside_name
 from rapport.domain.usage import MAX_BUDGET
 from rapport.domain.validation_errors import describe_errors
@@ -71,6 +73,12 @@ def _check_storable(text: str) -> str:
         raise _fail(str(error).removeprefix("`it` ").rstrip(".")) from None
 
 
+def _check_line(text: str) -> str:
+    if not is_plain_line(text):
+        raise _fail("must be one line without control characters, also without those that turn the direction of text")
+    return text
+
+
 def _check_filled(text: str) -> str:
     if not has_visible_text(text):
         raise _fail("must not be empty")
@@ -84,7 +92,7 @@ def _check_id(text: str) -> str:
 
 
 def _check_handle(text: str) -> str:
-    handle = text.removeprefix("@")
+    handle = unicodedata.normalize("NFC", text.removeprefix("@"))
     if not _HANDLE.fullmatch(handle):
         raise _fail("must be a word of letters, digits, - and _, at most 64 characters, such as `chef`")
     return handle
@@ -138,7 +146,7 @@ def _read_variants(value: object) -> object:
 
 
 Text = Annotated[str, AfterValidator(_check_storable)]
-Line = Annotated[Text, StringConstraints(max_length=200)]
+Line = Annotated[Text, StringConstraints(max_length=200), AfterValidator(_check_line)]
 Prompt = Annotated[Text, StringConstraints(max_length=2_000), AfterValidator(_check_filled)]
 ToolNames = Annotated[list[Annotated[str, AfterValidator(_check_tool)]], Field(max_length=MAX_TOOLS)]
 AgentId = Annotated[str, AfterValidator(_check_id)]
@@ -208,7 +216,7 @@ class AgentDocument(_Part):
     for_everyone: Annotated[
         bool | None, Field(description="Operators: everyone on the server may use it; can't be changed")
     ] = None
-    name: Annotated[Text, StringConstraints(max_length=80), AfterValidator(_check_filled)]
+    name: Annotated[Text, StringConstraints(max_length=80), AfterValidator(_check_line), AfterValidator(_check_filled)]
     description: Annotated[Text, StringConstraints(max_length=500)] = ""
     persona: Annotated[Text, StringConstraints(max_length=MAX_PERSONA_CHARACTERS)] = ""
     handles: Annotated[list[Annotated[str, AfterValidator(_check_handle)]], Field(max_length=MAX_HANDLES)] = []
@@ -270,11 +278,10 @@ def merge_document(current: Mapping[str, Any], changes: Mapping[str, Any]) -> di
 
 
 def make_id(name: str) -> str:
-    """Return an id made from a name; raise InvalidInput if the name has no letter or digit for it."""
-    words = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:MAX_ID_CHARACTERS].strip("-")
-    if not words:
-        raise InvalidInput("`id` is missing: no id can be made from this name. Give one such as `chef`.")
-    return words
+    """Return the id of a name: its letters a-z without accents and its digits; of a name without them a number of its own."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name.casefold()) if not unicodedata.combining(c))
+    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:MAX_ID_CHARACTERS].strip("-")
+    return words or f"agent-{hashlib.sha256(unicodedata.normalize('NFC', name).encode()).hexdigest()[:8]}"
 
 
 def write_document(document: AgentDocument) -> dict[str, Any]:

@@ -74,6 +74,9 @@ def create(
     persona: Annotated[str | None, typer.Option(help="Who it is and how it answers, in a few sentences.")] = None,
     model: Annotated[str, typer.Option(help="`provider:model`; the server's without it.")] = "",
     handle: Annotated[list[str] | None, typer.Option(help="A name that addresses it in groups; repeatable.")] = None,
+    agent_id: Annotated[
+        str | None, typer.Option("--id", help="Its id in addresses and commands; made from the name without it.")
+    ] = None,
     everyone: Annotated[bool, typer.Option("--everyone", help="Everybody on the server may use it.")] = False,
     user: User = LOCAL_USER,
 ) -> None:
@@ -81,7 +84,7 @@ def create(
     from rapport.agents.document import read_document
 
     async def job(agents: AgentLibrary, editor: Caller) -> ListedAgent:
-        options = {"name": name, "persona": persona, "model": model, "handles": handle}
+        options = {"id": agent_id, "name": name, "persona": persona, "model": model, "handles": handle}
         given = {field: value for field, value in options.items() if value}
         if (file is None) == (not given):
             raise InvalidInput("Give either a file, or --name and --persona.")

@@ -322,6 +322,45 @@ async def test_only_who_may_read_an_agent_is_told_to_copy_it(world: World) -> No
     }
 
 
+@every_case(
+    ("name", "agent_id"),
+    [
+        ("Nöel", "noel"),
+        ("Zoe\u0308", "zoe"),
+        ("Ångström & Söhne", "angstrom-sohne"),
+        ("Straße 5", "strasse-5"),
+        ("مساعد 🦊", "agent-2f7834ab"),
+        ("日本語", "agent-77710aed"),
+        ("x" * 80, "x" * 64),
+    ],
+)
+async def test_every_name_gives_an_id_and_can_be_tried(world: World, name: str, agent_id: str) -> None:
+    fields = {"name": name, "persona": "You help."}
+    tried = await world.http.post("/api/agents/try", json={"content": "hi", "agent": fields})
+    assert (tried.status_code, tried.json()["content"]) == (200, "re: hi"), tried.text
+    made = await world.http.post("/api/agents", json=fields)
+    assert (made.status_code, made.json()["id"], made.json()["name"]) == (201, agent_id, name), made.text
+
+
+@every_case(
+    "fields",
+    [
+        {"name": "a\nb"},
+        {"name": "a\u2028b"},
+        {"name": "safe\u202eefas"},
+        {"name": "a\u2066b"},
+        {"name": "a\x1b[31m"},
+        {"model": "openai:gpt\n5"},
+        {"fallback_model": "openai:gpt\u202e5"},
+    ],
+)
+async def test_a_line_has_no_line_breaks_or_controls(world: World, fields: dict[str, str]) -> None:
+    refused = await world.http.post("/api/agents", json={**CHEF, **fields})
+    assert refused.status_code == 422
+    [field] = fields
+    assert refused.json()["detail"].startswith(f"`{field}` must be one line without control characters")
+
+
 async def test_a_private_agent_does_not_exist_for_others(world: World) -> None:
     _, ana = await make_key(world, "ana")
     _, ben = await make_key(world, "ben")
