@@ -206,6 +206,7 @@ async def open_app(
             memory,
             deps.context_selector,
             agents,
+            deps.budgets,
             on_timers_changed=worker.notice_timer_change,
             now=now,
         )

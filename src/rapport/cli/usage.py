@@ -78,7 +78,7 @@ def budget(
     if remove and tokens is not None:
         fail("give either a number of tokens or --remove.")
 
-    async def job(settings: Settings) -> Sequence[BudgetState]:
+    async def job(settings: Settings) -> tuple[Sequence[BudgetState], bool]:
         from rapport.cli.database import open_migrated_database
         from rapport.storage.usage import UsageBudgets
 
@@ -86,13 +86,15 @@ def budget(
             budgets = UsageBudgets(connection)
             if remove or tokens is not None:
                 await budgets.set(user, tokens)
-            return await budgets.list_states(user, {}, today=_today())
+            return await budgets.list_states(user, {}, today=_today()), await budgets.is_known_owner(user)
 
-    states = start(job, level="warning")
+    states, is_known = start(job, level="warning")
     for state in states:
         typer.echo(describe_budget(state))
     if not states:
         typer.echo(f"The user {user!r} has no budget.")
+    if not is_known:
+        typer.echo(f"No key and no data belongs to a user {user!r} yet.")
 
 
 def describe_budget(state: BudgetState) -> str:

@@ -23,6 +23,7 @@ from rapport.memory.memory_store import MemoryStore
 from rapport.retrieval.library import Library
 from rapport.retrieval.retriever import Retriever
 from rapport.storage.database import Database
+from rapport.turns.budgets import Budgets
 from rapport.turns.group_context import ContextSelector
 
 
@@ -53,6 +54,7 @@ def make_core(
     memories: MemoryStore,
     selector: ContextSelector,
     agents: AgentDirectory,
+    budgets: Budgets,
     *,
     on_timers_changed: Callable[[], None] = lambda: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -71,5 +73,5 @@ def make_core(
         explanations=Explanations(selector, agents),
         samples=Samples(database, library, runner),
         monitoring=Monitoring(database),
-        usage=UsageAccounts(database, now),
+        usage=UsageAccounts(database, now, budgets),
     )
