@@ -116,6 +116,20 @@ def test_the_shipped_agents_are_edited_and_reset_by_an_operator_only(rapport: Ru
     )
 
 
+def test_a_user_with_an_operators_key_is_an_operator(rapport: Run) -> None:
+    everyone = ("--name", "Secret", "--persona", "You know things.", "--everyone")
+    assert rapport("agents", "create", *everyone).code == 0
+    assert "only an operator may read" in refused(rapport, "export", "secret", "--user", "olga")
+    assert rapport("keys", "create", "laptop", "--user", "olga", "--role", "operator").code == 0
+    assert rapport("keys", "create", "phone", "--user", "ana").code == 0
+    assert "You know things." in rapport("agents", "export", "secret", "--user", "olga").out
+    assert "only an operator may read" in refused(rapport, "export", "secret", "--user", "ana")
+    made = rapport("agents", "create", "--name", "Mine", "--persona", "x", "--user", "ana").out
+    assert made == "Created mine: `rapport chat --agent mine --user ana` talks with it.\n"
+    assert rapport("chat", "--agent", "mine", "--user", "ana").out.startswith("Mine")
+    assert "There is no agent 'mine'" in rapport("chat", "--agent", "mine").err
+
+
 def test_every_mistake_is_one_sentence_and_stores_nothing(home: Home, rapport: Run) -> None:
     files = {
         "anchor.yaml": ("name: &a x\npersona: *a\n", "Line 1: aliases and anchors (& and *) are not allowed."),
@@ -133,6 +147,9 @@ def test_every_mistake_is_one_sentence_and_stores_nothing(home: Home, rapport: R
         == "`id`: there is an agent 'companion' already."
     )
     assert refused(rapport, "edit", "companion", "--set", "colour=red") == "There is no field `colour`."
+    assert refused(rapport, "edit", "companion", "--set", "name=123") == (
+        "`name` must be a text. A text that looks like a number or like true needs quotes of its own: --set 'name=\"123\"'."
+    )
     assert refused(rapport, "edit", "companion", "--set", "memory") == (
         "'memory' is not a change: write field=value, such as `autonomy.enabled=true`."
     )

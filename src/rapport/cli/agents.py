@@ -15,7 +15,7 @@ import typer
 
 from rapport.cli.owner_option import owner_option
 from rapport.domain.conversation import LOCAL_USER
-from rapport.domain.errors import Conflict, InvalidInput, NotFound
+from rapport.domain.errors import Conflict, InvalidFields, InvalidInput, NotFound
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ T = TypeVar("T")
 REFUSED = 2
 """The exit code of a mistake in the command, the file or the document; nothing is stored then."""
 _MAX_SHOWN_CHARACTERS = 100
+_QUOTES = """A text that looks like a number or like true needs quotes of its own: --set 'name="123"'."""
 
 app = typer.Typer(
     help="Agents: list, show, create, edit, copy, delete, export, import, versions.", no_args_is_help=True
@@ -92,7 +93,8 @@ def create(
         return await agents.create(editor, document.model_copy(update={"for_everyone": True} if everyone else {}))
 
     made = _run(user, job)
-    typer.echo(f"Created {made.profile.id}: `rapport chat --agent {made.profile.id}` talks with it.")
+    who = "" if user == LOCAL_USER else f" --user {shlex.quote(user)}"
+    typer.echo(f"Created {made.profile.id}: `rapport chat --agent {made.profile.id}{who}` talks with it.")
 
 
 @app.command()
@@ -118,7 +120,11 @@ def edit(
         merged: dict[str, Any] = {}
         for change in changes or ():
             merged = _join(merged, read_setting(change))
-        return await agents.change(editor, agent, merged)
+        try:
+            return await agents.change(editor, agent, merged)
+        except InvalidFields as error:
+            hint = f" {_QUOTES}" if "must be a text" in str(error) else ""
+            raise InvalidInput(f"{error}{hint}") from error
 
     if file is None and not changes:
         _edit_by_hand(agent, user)
@@ -281,11 +287,14 @@ def _run(user: str, job: Callable[[AgentLibrary, Caller], Coroutine[Any, Any, T]
 
     async def on_database(settings: Settings) -> T | InvalidInput | NotFound | Conflict:
         from rapport.cli.database import open_agents, open_migrated_database
-        from rapport.domain.caller import Caller, choose_default_role
+        from rapport.domain.caller import Caller
+        from rapport.storage.access.api_keys import ApiKeys
 
         try:
             async with open_migrated_database(settings) as database:
-                return await job(open_agents(database), Caller(user, choose_default_role(user)))
+                async with database.statement() as connection:
+                    role = await ApiKeys(connection).find_role(user)
+                return await job(open_agents(database), Caller(user, role))
         except (InvalidInput, NotFound, Conflict) as error:
             return error
 
