@@ -149,6 +149,8 @@ def test_a_file_has_only_what_differs_with_long_texts_as_blocks() -> None:
             "Line 5: the field `enabled` is there twice.",
         ),
         ("name: a\npersona: b\nnmae: c", "There is no field `nmae`."),
+        ("name: a\npersona: b\nbase_url: http://x", "`base_url` belongs inside `model_options`."),
+        ("name: a\npersona: b\nmax_tokens: 5", "`max_tokens` belongs inside `model_options` or `context`."),
         ("name: a\npersona: b\nautonomy: {enbled: true}", "There is no field `autonomy.enbled`."),
         ("name: a\npersona: b\n<<: {memory: false}", "There is no field `<<`."),
         ("[" * 10_000, "Line 1: the values are nested too deeply."),

@@ -6,7 +6,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -209,6 +209,13 @@ class ContextPart(_Part):
     max_tokens: Annotated[int | None, Field(ge=200, le=8 * MAX_CONTEXT_TOKENS)] = None
 
 
+_PARTS: Mapping[str, type[_Part]] = {
+    "model_options": ModelOptionsPart,
+    "autonomy": AutonomyPart,
+    "context": ContextPart,
+}
+
+
 class AgentDocument(_Part):
     """An agent. Every field but `name` and `persona` has a default; a strict agent needs no persona."""
 
@@ -244,6 +251,16 @@ class AgentDocument(_Part):
     reflection: Annotated[
         Literal["off", "when_open", "always"] | None, Field(description="null: the server's setting")
     ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def point_into_parts(cls, value: object) -> object:
+        """Say where a field belongs that stands beside its part."""
+        for name in cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else ():
+            parts = [part for part, kind in _PARTS.items() if name in kind.model_fields]
+            if parts and name not in cls.model_fields:
+                raise _fail(f"`{name}` belongs inside {' or '.join(f'`{part}`' for part in parts)}")
+        return value
 
     @model_validator(mode="after")
     def check_together(self) -> AgentDocument:
