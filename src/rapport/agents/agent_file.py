@@ -84,7 +84,7 @@ _Loader.add_constructor(f"{_TAG}int", _construct_number(int))
 _Loader.add_constructor(f"{_TAG}float", _construct_number(float))
 for _tag in ("set", "omap", "pairs", "binary", "timestamp"):
     _Loader.add_constructor(f"{_TAG}{_tag}", _refuse_tag)
-_Loader.add_constructor(None, _refuse_tag)
+_Loader.add_constructor(cast("str", None), _refuse_tag)  # every other tag; PyYAML's stubs leave None out
 
 
 class _Dumper(yaml.SafeDumper):

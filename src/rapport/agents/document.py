@@ -142,7 +142,7 @@ def _read_variants(value: object) -> object:
     """Accept a plain text for a single variant."""
     if not isinstance(value, str | list):
         raise _fail("must be a text, or a list of variants with `name`, `text` and `weight`")
-    return [{"name": "own", "text": value}] if isinstance(value, str) else value
+    return [{"name": "own", "text": value}] if isinstance(value, str) else cast("list[object]", value)
 
 
 Text = Annotated[str, AfterValidator(_check_storable)]
@@ -256,11 +256,14 @@ class AgentDocument(_Part):
     @classmethod
     def point_into_parts(cls, value: object) -> object:
         """Say where a field belongs that stands beside its part."""
-        for name in cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else ():
+        if not isinstance(value, dict):
+            return value
+        fields = cast("dict[str, Any]", value)
+        for name in fields:
             parts = [part for part, kind in _PARTS.items() if name in kind.model_fields]
             if parts and name not in cls.model_fields:
                 raise _fail(f"`{name}` belongs inside {' or '.join(f'`{part}`' for part in parts)}")
-        return value
+        return fields
 
     @model_validator(mode="after")
     def check_together(self) -> AgentDocument:

@@ -21,7 +21,7 @@ from rapport.domain.conversation import Conversation
 from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.domain.follow_up import PLANNED_TIMER_ID
 from rapport.domain.tool_names import is_outside_name
-from rapport.storage.agents import Agents, AgentVersion, StoredAgent, changed_meanwhile, no_such_agent
+from rapport.storage.agents import Agents, AgentVersion, StoredAgent, make_outdated_error, no_such_agent
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.followups.timers import Timers
@@ -250,7 +250,7 @@ class AgentLibrary:
         written = write_document(document)
         if written == stored.document:
             if version not in (None, stored.version):
-                raise changed_meanwhile(stored)
+                raise make_outdated_error(stored)
             return _describe(stored, editor)
         kept = read_profile(stored).handles
         await _check_handles(connection, stored.owner_id, stored.id, document, kept=kept)

@@ -91,7 +91,8 @@ def _describe_field(field: str, errors: Sequence[Mapping[str, Any]]) -> str:
 
 def _describe_limit(error: Mapping[str, Any]) -> str | None:
     """Return what a value that is over a limit, or none of a few words, must be; None for another error."""
-    kind, limits = str(error.get("type")), error.get("ctx") or {}
+    kind = str(error.get("type"))
+    limits: Mapping[str, Any] = error.get("ctx") or {}
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
         return f"must be {words} {_write_number(limits[name])}"

@@ -139,7 +139,7 @@ class Agents:
             stored = await self.find(owner_id, agent_id)
             if stored is None or stored.owner_id != owner_id:
                 raise no_such_agent(agent_id)
-            raise changed_meanwhile(stored)
+            raise make_outdated_error(stored)
         return await self._record_version(StoredAgent(**row._asdict()), author_id)
 
     async def _record_version(self, stored: StoredAgent, author_id: str) -> StoredAgent:
@@ -199,7 +199,7 @@ def _limit(version: int) -> int:
     return max(0, min(version, _MAX_INTEGER))
 
 
-def changed_meanwhile(stored: StoredAgent) -> Conflict:
+def make_outdated_error(stored: StoredAgent) -> Conflict:
     """Return the error for a change of a version that is not the newest."""
     return Conflict(
         f"The agent {stored.id!r} was changed meanwhile: its newest version is {stored.version}. Read it and try again."
