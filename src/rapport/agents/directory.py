@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from rapport.agents.document import AgentDocument, make_profile
+from rapport.agents.document import STORED, AgentDocument, make_profile
 from rapport.agents.profiles import COMPANION, DEFAULT_AGENT_ID
 from rapport.domain.agent_profile import EVERYONE, AgentHandle, AgentProfile
 
@@ -44,7 +44,7 @@ def read_profile(stored: StoredAgent) -> AgentProfile:
     """Return the profile of a stored agent. A field that this version does not know is ignored: a newer one wrote it."""
     known = {name: value for name, value in stored.document.items() if name in AgentDocument.model_fields}
     return make_profile(
-        AgentDocument.model_validate(known),
+        AgentDocument.model_validate(known, context=STORED),
         agent_id=stored.id,
         owner_id=stored.owner_id,
         version=stored.version,

@@ -6,7 +6,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -73,8 +74,12 @@ def _check_storable(text: str) -> str:
         raise _fail(str(error).removeprefix("`it` ").rstrip(".")) from None
 
 
-def _check_line(text: str) -> str:
-    if not is_plain_line(text):
+STORED: Final = {"is_stored": True}
+"""The context in which a stored document is read: it may be older than a rule."""
+
+
+def _check_line(text: str, info: ValidationInfo) -> str:
+    if info.context is not STORED and not is_plain_line(text):
         raise _fail("must be one line without control characters, also without those that turn the direction of text")
     return text
 

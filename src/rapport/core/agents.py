@@ -301,7 +301,7 @@ async def _check_handles(
 ) -> None:
     """Raise Conflict for a new handle that another agent has which the owner may use: people could not tell them apart.
 
-    A handle that it has keeps: an operator may have given it to an agent for everyone since.
+    A handle that it has stays its own: an operator may have given it to an agent for everyone since.
     """
     before = {handle.casefold() for handle in kept}
     handles = {handle.casefold() for handle in document.handles or [agent_id]} - SHARED_HANDLES - before

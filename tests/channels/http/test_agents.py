@@ -361,6 +361,19 @@ async def test_a_line_has_no_line_breaks_or_controls(world: World, fields: dict[
     assert refused.json()["detail"].startswith(f"`{field}` must be one line without control characters")
 
 
+async def test_a_stored_name_that_is_refused_today_breaks_nothing(world: World) -> None:
+    await make(world)
+    await world.sql(
+        "UPDATE agents SET document = jsonb_set(document, '{name}', '\"a\\nb\"') WHERE id = 'chef' RETURNING 1"
+    )
+    listed = (await world.http.get("/api/agents")).json()["agents"]
+    assert [one["name"] for one in listed] == ["Companion", "Librarian", "a\nb"]
+    here = (await world.http.post("/api/threads", json={"agent": "chef"})).json()["id"]
+    assert (await world.says(here, "hello"))["content"] == "re: hello"
+    assert (await world.http.patch("/api/agents/chef", json={"greeting": "Hi"})).status_code == 422
+    assert (await world.http.patch("/api/agents/chef", json={"name": "Chef"})).status_code == 200
+
+
 async def test_a_private_agent_does_not_exist_for_others(world: World) -> None:
     _, ana = await make_key(world, "ana")
     _, ben = await make_key(world, "ben")
