@@ -207,6 +207,7 @@ async def open_app(
             memory,
             deps.context_selector,
             agents,
+            deps.budgets,
             tool_source=deps.tool_source,
             list_tool_servers=servers.list_servers,
             on_timers_changed=worker.notice_timer_change,

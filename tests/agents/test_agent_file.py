@@ -116,6 +116,7 @@ documents: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 @given(documents, st.sampled_from(["chef", "1e3", "true", "null", "0", "no"]), st.booleans())
 @example({"name": "no", "persona": "a\n b\n\n"}, "null", True)
 @example({"name": "1", "persona": "0\x85"}, "chef", False)
+@example({"name": "1", "persona": "no", "min_similarity": 0.0034888955502467853}, "chef", False)
 def test_an_exported_agent_is_imported_as_the_same(fields: dict[str, Any], agent_id: str, for_everyone: bool) -> None:
     document = read_document(fields)
     written = write_agent_file(document, agent_id=agent_id, for_everyone=for_everyone)
@@ -148,6 +149,8 @@ def test_a_file_has_only_what_differs_with_long_texts_as_blocks() -> None:
             "Line 5: the field `enabled` is there twice.",
         ),
         ("name: a\npersona: b\nnmae: c", "There is no field `nmae`."),
+        ("name: a\npersona: b\nbase_url: http://x", "`base_url` belongs inside `model_options`."),
+        ("name: a\npersona: b\nmax_tokens: 5", "`max_tokens` belongs inside `model_options` or `context`."),
         ("name: a\npersona: b\nautonomy: {enbled: true}", "There is no field `autonomy.enbled`."),
         ("name: a\npersona: b\n<<: {memory: false}", "There is no field `<<`."),
         ("[" * 10_000, "Line 1: the values are nested too deeply."),
@@ -161,18 +164,42 @@ def test_a_file_has_only_what_differs_with_long_texts_as_blocks() -> None:
         ("name: 12\npersona: b", "`name` must be a text."),
         ("name: a\npersona: b\nmemory: no", "`memory` must be true or false."),
         ("name: a\n---\nname: b", "Line 2: expected a single document in the stream, but found another document."),
-        (f"name: a\npersona: {'x' * 20_000}", "`persona` must have at most 16000 characters."),
+        (f"name: a\npersona: {'x' * 20_000}", "`persona` must have at most 16,000 characters."),
         (
             "name: a\npersona: b\nautonomy: {min_delay_seconds: 0.1}",
-            "`autonomy.min_delay_seconds`: Input should be greater than or equal to 1.",
+            "`autonomy.min_delay_seconds` must be at least 1.",
         ),
         (
             "name: a\npersona: b\nautonomy: {prompts: {check_in: ' '}}",
-            "`autonomy.prompts.check_in.0.text`: must not be empty.",
+            "`autonomy.prompts.check_in.0.text` must not be empty.",
         ),
         (
             "name: a\npersona: b\nmodel: acme:x",
-            "`model`: must be empty (the server's model), `builtin`, or one of `openai:…`, `anthropic:…`, `ollama:…` with a model's name.",
+            "`model` must be empty (the server's model), `builtin`, or one of `openai:…`, `anthropic:…`, `ollama:…` with a model's name.",
+        ),
+        (
+            f"name: a\npersona: b\nautonomy: {{prompts: {{check_in: {[{'name': f'v{n}', 'text': 'x'} for n in range(9)]}}}}}",
+            "`autonomy.prompts.check_in` must have at most 8 entries.",
+        ),
+        (
+            "name: a\npersona: b\nautonomy: {prompts: {check_in: 5}}",
+            "`autonomy.prompts.check_in` must be a text, or a list of variants with `name`, `text` and `weight`.",
+        ),
+        ("name: a\npersona: b\nautonomy: yes", "`autonomy` must be an object with fields."),
+        (f"name: {'x' * 500}\npersona: b", "`name` must have at most 80 characters."),
+        (
+            f"name: a\npersona: b\nhandles: [{', '.join(f'h{n}' for n in range(11))}]",
+            "`handles` must have at most 10 entries.",
+        ),
+        ("name: a\npersona: b\nmodel_options: {temperature: 2.5}", "`model_options.temperature` must be at most 2."),
+        (
+            "name: a\npersona: b\nmodel_options: {max_tokens: 99999999999999999999}",
+            "`model_options.max_tokens` is too large.",
+        ),
+        ("name: a\npersona: b\ngrounding: loose", "`grounding` must be `blend`, `strict` or `none`."),
+        (
+            'name: a\npersona: "b\\0"',
+            "`persona` holds a NUL character, which can't be stored. Remove it and send again.",
         ),
         ("name: a", "`persona` must not be empty: say in a few sentences who the agent is and how it answers."),
     ],
@@ -195,7 +222,7 @@ def test_a_mistake_is_one_sentence(text: str, sentence: str) -> None:
     ],
 )
 def test_no_tag_makes_an_object(value: str) -> None:
-    with pytest.raises(InvalidInput, match="could not determine a constructor"):
+    with pytest.raises(InvalidInput, match=r"^Line 1: tags "):
         read_agent_file(f"name: {value}")
 
 

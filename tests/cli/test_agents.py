@@ -45,6 +45,9 @@ def refused(rapport: Run, *arguments: str) -> str:
 
 
 def test_an_agent_is_made_changed_copied_restored_and_deleted(rapport: Run) -> None:
+    named = rapport("agents", "create", "--id", "ja", "--name", "日本語", "--persona", "You teach Japanese.")
+    assert named.out == "Created ja: `rapport chat --agent ja` talks with it.\n"
+    assert rapport("agents", "delete", "ja", "--yes").code == 0
     made = rapport("agents", "create", "--name", "Sea Chef", "--persona", "You are a chef.", "--handle", "cook")
     assert (made.code, made.out) == (0, "Created sea-chef: `rapport chat --agent sea-chef` talks with it.\n")
     shown = rapport("agents", "show", "sea-chef").out
@@ -99,7 +102,7 @@ def test_the_shipped_agents_are_edited_and_reset_by_an_operator_only(rapport: Ru
         rapport("agents", "edit", "companion", "--set", "persona=You are a parrot.").out
         == "companion is version 2 now.\n"
     )
-    sentence = "The agent 'companion' is for everyone: only an operator may change it. You can copy it."
+    sentence = "The agent 'companion' is for everyone: only an operator may change it."
     for command in (["edit", "companion", "--set", "memory=false"], ["reset", "companion"], ["versions", "companion"]):
         assert refused(rapport, *command, "--user", "ana") == sentence
     assert "only an operator may read its instructions" in refused(rapport, "export", "companion", "--user", "ana")
@@ -111,6 +114,20 @@ def test_the_shipped_agents_are_edited_and_reset_by_an_operator_only(rapport: Ru
     assert "only an operator makes agents" in refused(
         rapport, "create", "--name", "a", "--persona", "b", "--everyone", "--user", "ana"
     )
+
+
+def test_a_user_with_an_operators_key_is_an_operator(rapport: Run) -> None:
+    everyone = ("--name", "Secret", "--persona", "You know things.", "--everyone")
+    assert rapport("agents", "create", *everyone).code == 0
+    assert "only an operator may read" in refused(rapport, "export", "secret", "--user", "olga")
+    assert rapport("keys", "create", "laptop", "--user", "olga", "--role", "operator").code == 0
+    assert rapport("keys", "create", "phone", "--user", "ana").code == 0
+    assert "You know things." in rapport("agents", "export", "secret", "--user", "olga").out
+    assert "only an operator may read" in refused(rapport, "export", "secret", "--user", "ana")
+    made = rapport("agents", "create", "--name", "Mine", "--persona", "x", "--user", "ana").out
+    assert made == "Created mine: `rapport chat --agent mine --user ana` talks with it.\n"
+    assert rapport("chat", "--agent", "mine", "--user", "ana").out.startswith("Mine")
+    assert "There is no agent 'mine'" in rapport("chat", "--agent", "mine").err
 
 
 def test_every_mistake_is_one_sentence_and_stores_nothing(home: Home, rapport: Run) -> None:
@@ -130,13 +147,17 @@ def test_every_mistake_is_one_sentence_and_stores_nothing(home: Home, rapport: R
         == "`id`: there is an agent 'companion' already."
     )
     assert refused(rapport, "edit", "companion", "--set", "colour=red") == "There is no field `colour`."
+    assert refused(rapport, "edit", "companion", "--set", "name=123") == (
+        "`name` must be a text. A text that looks like a number or like true needs quotes of its own: --set 'name=\"123\"'."
+    )
     assert refused(rapport, "edit", "companion", "--set", "memory") == (
         "'memory' is not a change: write field=value, such as `autonomy.enabled=true`."
     )
     assert refused(rapport, "edit", "companion").startswith(
         "There is no terminal: `rapport agents edit companion FILE.yaml`"
     )
-    assert refused(rapport, "restore", "companion", "7") == "There is no agent 'companion version 7'."
+    assert refused(rapport, "restore", "companion", "7") == "The agent 'companion' has no version 7."
+    assert refused(rapport, "restore", "companion", "9" * 20) == f"The agent 'companion' has no version {'9' * 20}."
     assert "can't be written" in refused(rapport, "export", "companion", "-o", "no/where.yaml")
     listed = rapport("agents", "list").out
     assert [line for line in listed.splitlines() if not line.startswith(" ")] == ["companion", "librarian"]

@@ -151,11 +151,11 @@ def test_any_message_of_a_group_can_be_asked_about(rapport: Run, gathering: dict
 def test_what_is_not_there_is_said_in_one_line(rapport: Run, gathering: dict[str, str]) -> None:
     call = gathering["@bot"]
     wrong: list[tuple[list[str], str]] = [
-        ([new_id()], "There is no message"),
+        ([new_id()], "The user 'local' has no message"),
         (["nonsense\x1b[31m"], "There is no message"),
-        (["7ZZZZZZZZ"], "There is no message"),
+        (["7ZZZZZZZZ"], "has no message '7ZZZZZZZZ'; `--user` names another user."),
         ([call[:5]], "at least 8 characters"),
-        ([call, "--user", "somebody"], "There is no message"),
+        ([call, "--user", "somebody"], "The user 'somebody' has no message"),
         ([call, "--conversation", "nowhere!"], "There is no conversation"),
     ]
     for arguments, reason in wrong:

@@ -43,6 +43,7 @@ CALLS: dict[str, Call] = {
     "agents versions": Call(["{own_agent}"]),
     "agents delete": Call(["{own_agent}", "--yes"]),
     "calibrate": Call(["--dry-run"]),
+    "chat": Call(["--continue"]),
     "context search": Call(["{thread_id}", SECRET], shows=True),
     "context show": Call(["{message_id}"], shows=True),
     "export": Call(["{thread_id}"], shows=True),

@@ -38,6 +38,10 @@ def test_usage_is_shown_and_a_budget_set_and_removed(rapport: Run, database_url:
     spent = rapport("usage", "budget", "--user", "ana", "10").out
     assert "It is used up; no model is called until " in spent
     assert rapport("usage", "budget", "--user", "ana", "--remove").out == "The user 'ana' has no budget.\n"
+    assert rapport("usage", "budget", "--user", "anna", "10").out.endswith(
+        "\nNo key and no data belongs to a user 'anna' yet.\n"
+    )
+    assert rapport("usage", "budget", "--user", "ana", "9" * 20).code == 2
 
 
 @pytest.mark.e2e

@@ -26,6 +26,7 @@ def test_names_that_are_empty_too_long_or_hold_control_characters_are_refused() 
         "a\x1b[0m",
         "a\x85b",
         "a\u2028b",
+        "a\u202eb",
         "a\udcff",
     ):
         with pytest.raises(InvalidInput):

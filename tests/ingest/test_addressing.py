@@ -108,6 +108,14 @@ def test_each_agent_hears_its_own_names() -> None:
     assert find_mentioned_agents("@bot", [], []) == []
 
 
+def test_an_accent_may_be_typed_as_a_character_of_its_own() -> None:
+    for handle, typed in (("caf\u00e9", "cafe\u0301"), ("cafe\u0301", "caf\u00e9"), ("caf\u00e9", "CAFE\u0301")):
+        agent = AgentHandle("x", (handle,))
+        assert find_mentioned_agents(f"hi @{typed}, hello", [], [agent]) == ["x"]
+        assert find_mentioned_agents("hello", [f"@{typed}"], [agent]) == ["x"]
+    assert find_mentioned_agents("@cafe\u0301", [], [AgentHandle("x", ("cafe",))]) == []
+
+
 @every_case(
     ("mentioned", "whom"),
     [
@@ -249,6 +257,8 @@ def test_the_audience_is_decided_for_every_conversation_the_message_can_be_in() 
     # Where the platform marks mentions, the words do not count.
     assert find_audience(replace(message, mentions_agent=False), None, AGENTS) == Audience(True, False, [])
     assert find_audience(replace(message, mentions_agent=True), None, AGENTS) == Audience(True, True, [])
+    heir = replace(AGENTS[1], answers_for_deleted=True)
+    assert find_audience(message, None, [AGENTS[0], heir]).in_groups_of_deleted
     assert find_audience(replace(message, replies_to_agent=True), None, AGENTS).in_group_chats
     assert find_audience(replace(message, is_bot=True), None, AGENTS).is_empty
 

@@ -399,6 +399,22 @@ async def test_the_operator_is_warned_once_from_80_per_cent_on(
     assert await world.sql("SELECT owner_id, agent_id FROM budget_warnings") == [("local", "")]
 
 
+async def test_the_operator_sees_at_once_that_a_budget_is_used_up(world: World) -> None:
+    """The list of nearly used budgets is read every few seconds; a turn that is refused makes it outdated."""
+    here = await world.conversation()
+    await set_budget(world, 290)
+    for _ in range(2):
+        await world.says(here, "hello")
+    await set_budget(world, 290)  # the list is read again
+    told: list[tuple[bool, bool]] = []
+    for _ in range(3):
+        [budget] = (await world.http.get("/api/session")).json()["budgets"]
+        is_refused = (await world.says(here, "hello"))["content"].startswith(BEGINNING)
+        [after] = (await world.http.get("/api/session")).json()["budgets"]
+        told.append((is_refused, after["spent"] if is_refused else budget["spent"]))
+    assert told == [(False, False), (True, True), (True, True)]
+
+
 async def test_a_tried_agent_is_counted_and_stops_at_a_budget(world: World, model: ScriptedModel) -> None:
     tried = await world.http.post("/api/agents/companion/try", json={"content": "hello"})
     assert tried.json()["content"] == "re: hello"

@@ -24,13 +24,13 @@ _NOT_IN_BLOCKS = re.compile(r"^\s| \n| \Z")
 """Texts that a block scalar would change."""
 
 _TAG = "tag:yaml.org,2002:"
-# The scalars of YAML's core schema that JSON has too: `no` and `on` are texts, and a number has at most 18 digits.
+# The scalars of YAML's core schema that JSON has too: `no` and `on` are texts, and a whole number has at most 18 digits.
 _SCALARS: dict[str, tuple[re.Pattern[str], str]] = {
     f"{_TAG}null": (re.compile(r"(?:~|null|Null|NULL|)\Z"), "~nN\0"),
     f"{_TAG}bool": (re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), "tTfF"),
     f"{_TAG}int": (re.compile(r"[-+]?[0-9]{1,18}\Z"), "-+0123456789"),
     f"{_TAG}float": (
-        re.compile(r"[-+]?(?:[0-9]{1,18}\.[0-9]{0,18}|\.[0-9]{1,18}|[0-9]{1,18}(?=[eE]))(?:[eE][-+]?[0-9]{1,3})?\Z"),
+        re.compile(r"[-+]?(?:[0-9]{1,18}\.[0-9]{0,30}|\.[0-9]{1,18}|[0-9]{1,18}(?=[eE]))(?:[eE][-+]?[0-9]{1,3})?\Z"),
         "-+.0123456789",
     ),
 }
@@ -72,6 +72,10 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+def _refuse_tag(_loader: _Loader, node: yaml.Node) -> Any:
+    raise ConstructorError(None, None, "tags (words after a !) are not allowed", node.start_mark)
+
+
 def _construct_number(number: Callable[[str], float]) -> Callable[[_Loader, yaml.ScalarNode], float]:
     return lambda _loader, node: number(str(node.value))
 
@@ -79,7 +83,8 @@ def _construct_number(number: Callable[[str], float]) -> Callable[[_Loader, yaml
 _Loader.add_constructor(f"{_TAG}int", _construct_number(int))
 _Loader.add_constructor(f"{_TAG}float", _construct_number(float))
 for _tag in ("set", "omap", "pairs", "binary", "timestamp"):
-    _Loader.add_constructor(f"{_TAG}{_tag}", yaml.SafeLoader.construct_undefined)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    _Loader.add_constructor(f"{_TAG}{_tag}", _refuse_tag)
+_Loader.add_constructor(cast("str", None), _refuse_tag)  # every other tag; PyYAML's stubs leave None out
 
 
 class _Dumper(yaml.SafeDumper):

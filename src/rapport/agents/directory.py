@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from rapport.agents.document import AgentDocument, make_profile
+from rapport.agents.document import STORED, AgentDocument, make_profile
 from rapport.agents.profiles import COMPANION, DEFAULT_AGENT_ID
 from rapport.domain.agent_profile import EVERYONE, AgentHandle, AgentProfile
 
@@ -44,7 +44,7 @@ def read_profile(stored: StoredAgent) -> AgentProfile:
     """Return the profile of a stored agent. A field that this version does not know is ignored: a newer one wrote it."""
     known = {name: value for name, value in stored.document.items() if name in AgentDocument.model_fields}
     return make_profile(
-        AgentDocument.model_validate(known),
+        AgentDocument.model_validate(known, context=STORED),
         agent_id=stored.id,
         owner_id=stored.owner_id,
         version=stored.version,
@@ -85,6 +85,7 @@ class AgentDirectory:
         """Return the newest version; for an agent that does not exist the default agent, with the missing id in `replaces`."""
         profile = await self.find(owner_id, agent_id)
         if profile is None:
+            self._profiles.pop((owner_id, agent_id), None)
             default = await self.find(EVERYONE, DEFAULT_AGENT_ID) or COMPANION
             return replace(default, stamp=0, replaces=agent_id)
         key = (owner_id, agent_id)
@@ -98,7 +99,10 @@ class AgentDirectory:
         """Return the handles of the agents that the owner may use, at most HANDLES_TTL_SECONDS old."""
         until, handles = self._handles.get(owner_id, (0.0, ()))
         if time.monotonic() >= until:
-            handles = [AgentHandle(profile.id, profile.handles) for profile in await self.list_visible(owner_id)]
+            handles = [
+                AgentHandle(profile.id, profile.handles, answers_for_deleted=profile.id == DEFAULT_AGENT_ID)
+                for profile in await self.list_visible(owner_id)
+            ]
             if len(self._handles) >= MAX_KNOWN_PROFILES:
                 self._handles.clear()
             self._handles[owner_id] = (time.monotonic() + HANDLES_TTL_SECONDS, handles)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import unicodedata
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +16,7 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -31,7 +34,7 @@ from rapport.domain.agent_profile import (
     ReflectionMode,
 )
 from rapport.domain.context_selection import MAX_CONTEXT_TOKENS, MAX_RECENT_MESSAGES, Strategy
-from rapport.domain.errors import InvalidInput
+from rapport.domain.errors import InvalidFields, InvalidInput
 from rapport.domain.follow_up import (
     DEFAULT_VARIANT,
     MIN_EXPIRY_SECONDS,
@@ -42,8 +45,9 @@ from rapport.domain.follow_up import (
     TriggerType,
 )
 from rapport.domain.note_scope import MAX_COLLECTIONS, check_collection
-from rapport.domain.text_checks import check_text, has_visible_text
+from rapport.domain.text_checks import check_text, has_visible_text, is_plain_line
 from rapport.domain.tool_names import is_outside_name
+from rapport.domain.usage import MAX_BUDGET
 from rapport.domain.validation_errors import describe_errors
 from rapport.replies.reply_kinds import GUARD
 
@@ -53,6 +57,7 @@ MAX_VARIANTS = 8
 MAX_TOOLS = 200
 _DAY_SECONDS = 86_400.0
 _HANDLE = re.compile(r"[^\W_](?:[\w-]{0,62}[^\W_])?")
+_VARIANT_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _KEY_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}(?:KEY|TOKEN)")
 _SERVERS_OWN = frozenset({"TELEGRAM_BOT_TOKEN"})
 """Variables with secrets of the server, which no model's server may get."""
@@ -66,7 +71,17 @@ def _check_storable(text: str) -> str:
     try:
         return check_text(text, what="it", limit=len(text))
     except InvalidInput as error:
-        raise _fail(str(error).rstrip(".")) from None
+        raise _fail(str(error).removeprefix("`it` ").rstrip(".")) from None
+
+
+STORED: Final = {"is_stored": True}
+"""The context in which a stored document is read: it may be older than a rule."""
+
+
+def _check_line(text: str, info: ValidationInfo) -> str:
+    if info.context is not STORED and not is_plain_line(text):
+        raise _fail("must be one line without control characters, also without those that turn the direction of text")
+    return text
 
 
 def _check_filled(text: str) -> str:
@@ -82,7 +97,7 @@ def _check_id(text: str) -> str:
 
 
 def _check_handle(text: str) -> str:
-    handle = text.removeprefix("@")
+    handle = unicodedata.normalize("NFC", text.removeprefix("@"))
     if not _HANDLE.fullmatch(handle):
         raise _fail("must be a word of letters, digits, - and _, at most 64 characters, such as `chef`")
     return handle
@@ -122,13 +137,21 @@ def _check_tool(name: str) -> str:
     return name
 
 
+def _check_variant_name(name: str) -> str:
+    if not _VARIANT_NAME.fullmatch(name):
+        raise _fail("must have 1 to 40 of the characters A-Z, a-z, 0-9, _ and -")
+    return name
+
+
 def _read_variants(value: object) -> object:
     """Accept a plain text for a single variant."""
-    return [{"name": "own", "text": value}] if isinstance(value, str) else value
+    if not isinstance(value, str | list):
+        raise _fail("must be a text, or a list of variants with `name`, `text` and `weight`")
+    return [{"name": "own", "text": value}] if isinstance(value, str) else cast("list[object]", value)
 
 
 Text = Annotated[str, AfterValidator(_check_storable)]
-Line = Annotated[Text, StringConstraints(max_length=200)]
+Line = Annotated[Text, StringConstraints(max_length=200), AfterValidator(_check_line)]
 Prompt = Annotated[Text, StringConstraints(max_length=2_000), AfterValidator(_check_filled)]
 ToolNames = Annotated[list[Annotated[str, AfterValidator(_check_tool)]], Field(max_length=MAX_TOOLS)]
 AgentId = Annotated[str, AfterValidator(_check_id)]
@@ -151,7 +174,7 @@ class ModelOptionsPart(_Part):
 class VariantPart(_Part):
     """One wording of a trigger's prompt."""
 
-    name: Annotated[Line, StringConstraints(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9_-]+$")]
+    name: Annotated[str, AfterValidator(_check_variant_name)]
     text: Prompt
     weight: Annotated[float, Field(gt=0, le=1_000, allow_inf_nan=False)] = 1.0
 
@@ -191,6 +214,13 @@ class ContextPart(_Part):
     max_tokens: Annotated[int | None, Field(ge=200, le=8 * MAX_CONTEXT_TOKENS)] = None
 
 
+_PARTS: Mapping[str, type[_Part]] = {
+    "model_options": ModelOptionsPart,
+    "autonomy": AutonomyPart,
+    "context": ContextPart,
+}
+
+
 class AgentDocument(_Part):
     """An agent. Every field but `name` and `persona` has a default; a strict agent needs no persona."""
 
@@ -198,7 +228,7 @@ class AgentDocument(_Part):
     for_everyone: Annotated[
         bool | None, Field(description="Operators: everyone on the server may use it; can't be changed")
     ] = None
-    name: Annotated[Line, StringConstraints(max_length=80), AfterValidator(_check_filled)]
+    name: Annotated[Text, StringConstraints(max_length=80), AfterValidator(_check_line), AfterValidator(_check_filled)]
     description: Annotated[Text, StringConstraints(max_length=500)] = ""
     persona: Annotated[Text, StringConstraints(max_length=MAX_PERSONA_CHARACTERS)] = ""
     handles: Annotated[list[Annotated[str, AfterValidator(_check_handle)]], Field(max_length=MAX_HANDLES)] = []
@@ -222,10 +252,23 @@ class AgentDocument(_Part):
     tools_without_approval: Annotated[
         ToolNames, Field(description="Tools of MCP servers that change something and run without asking a person")
     ] = []
-    monthly_token_budget: Annotated[int | None, Field(ge=0, le=10**15)] = None
+    monthly_token_budget: Annotated[int | None, Field(ge=0, le=MAX_BUDGET)] = None
     reflection: Annotated[
         Literal["off", "when_open", "always"] | None, Field(description="null: the server's setting")
     ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def point_into_parts(cls, value: object) -> object:
+        """Say where a field belongs that stands beside its part."""
+        if not isinstance(value, dict):
+            return value
+        fields = cast("dict[str, Any]", value)
+        for name in fields:
+            parts = [part for part, kind in _PARTS.items() if name in kind.model_fields]
+            if parts and name not in cls.model_fields:
+                raise _fail(f"`{name}` belongs inside {' or '.join(f'`{part}`' for part in parts)}")
+        return fields
 
     @model_validator(mode="after")
     def check_together(self) -> AgentDocument:
@@ -238,11 +281,11 @@ class AgentDocument(_Part):
 
 
 def read_document(value: object) -> AgentDocument:
-    """Return the agent of a parsed file or request; raise InvalidInput with a sentence for each mistake."""
+    """Return the agent of a parsed file or request; raise InvalidFields with a sentence for each mistake."""
     try:
         return AgentDocument.model_validate(value)
     except ValidationError as error:
-        raise InvalidInput(describe_errors(error.errors())) from None
+        raise InvalidFields(describe_errors(error.errors())) from None
 
 
 def merge_document(current: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,11 +303,10 @@ def merge_document(current: Mapping[str, Any], changes: Mapping[str, Any]) -> di
 
 
 def make_id(name: str) -> str:
-    """Return an id made from a name; raise InvalidInput if the name has no letter or digit for it."""
-    words = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:MAX_ID_CHARACTERS].strip("-")
-    if not words:
-        raise InvalidInput("`id` is missing: no id can be made from this name. Give one such as `chef`.")
-    return words
+    """Return the id of a name: its letters a-z without accents and its digits; of a name without them a number of its own."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name.casefold()) if not unicodedata.combining(c))
+    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:MAX_ID_CHARACTERS].strip("-")
+    return words or f"agent-{hashlib.sha256(unicodedata.normalize('NFC', name).encode()).hexdigest()[:8]}"
 
 
 def write_document(document: AgentDocument) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import typer
 
 from rapport.cli.owner_option import owner_option
 from rapport.domain.conversation import LOCAL_USER
-from rapport.domain.errors import Conflict, InvalidInput, NotFound
+from rapport.domain.errors import Conflict, InvalidFields, InvalidInput, NotFound
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ T = TypeVar("T")
 REFUSED = 2
 """The exit code of a mistake in the command, the file or the document; nothing is stored then."""
 _MAX_SHOWN_CHARACTERS = 100
+_QUOTES = """A text that looks like a number or like true needs quotes of its own: --set 'name="123"'."""
 
 app = typer.Typer(
     help="Agents: list, show, create, edit, copy, delete, export, import, versions.", no_args_is_help=True
@@ -74,6 +75,9 @@ def create(
     persona: Annotated[str | None, typer.Option(help="Who it is and how it answers, in a few sentences.")] = None,
     model: Annotated[str, typer.Option(help="`provider:model`; the server's without it.")] = "",
     handle: Annotated[list[str] | None, typer.Option(help="A name that addresses it in groups; repeatable.")] = None,
+    agent_id: Annotated[
+        str | None, typer.Option("--id", help="Its id in addresses and commands; made from the name without it.")
+    ] = None,
     everyone: Annotated[bool, typer.Option("--everyone", help="Everybody on the server may use it.")] = False,
     user: User = LOCAL_USER,
 ) -> None:
@@ -81,7 +85,7 @@ def create(
     from rapport.agents.document import read_document
 
     async def job(agents: AgentLibrary, editor: Caller) -> ListedAgent:
-        options = {"name": name, "persona": persona, "model": model, "handles": handle}
+        options = {"id": agent_id, "name": name, "persona": persona, "model": model, "handles": handle}
         given = {field: value for field, value in options.items() if value}
         if (file is None) == (not given):
             raise InvalidInput("Give either a file, or --name and --persona.")
@@ -89,7 +93,8 @@ def create(
         return await agents.create(editor, document.model_copy(update={"for_everyone": True} if everyone else {}))
 
     made = _run(user, job)
-    typer.echo(f"Created {made.profile.id}: `rapport chat --agent {made.profile.id}` talks with it.")
+    who = "" if user == LOCAL_USER else f" --user {shlex.quote(user)}"
+    typer.echo(f"Created {made.profile.id}: `rapport chat --agent {made.profile.id}{who}` talks with it.")
 
 
 @app.command()
@@ -115,7 +120,11 @@ def edit(
         merged: dict[str, Any] = {}
         for change in changes or ():
             merged = _join(merged, read_setting(change))
-        return await agents.change(editor, agent, merged)
+        try:
+            return await agents.change(editor, agent, merged)
+        except InvalidFields as error:
+            hint = f" {_QUOTES}" if "must be a text" in str(error) else ""
+            raise InvalidInput(f"{error}{hint}") from error
 
     if file is None and not changes:
         _edit_by_hand(agent, user)
@@ -127,6 +136,7 @@ def _edit_by_hand(agent: str, user: str) -> None:
     """Open the agent in the person's editor and store what they made of it. A text that is refused is kept in a file."""
     from rapport.agents.agent_file import read_agent_file
     from rapport.cli.main import fail
+    from rapport.core.agents import describe_refused_edit
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         fail(
@@ -134,7 +144,7 @@ def _edit_by_hand(agent: str, user: str) -> None:
         )
     listed = _run(user, lambda agents, editor: agents.get(editor, agent))
     if not listed.may_edit:
-        fail(f"The agent {agent!r} is for everyone: only an operator may change it. You can copy it.", REFUSED)
+        fail(describe_refused_edit(listed), REFUSED)
     before = _write(listed)
     with tempfile.NamedTemporaryFile("w", prefix=f"{agent}-", suffix=".yaml", encoding="utf-8", delete=False) as draft:
         draft.write(before)
@@ -277,11 +287,14 @@ def _run(user: str, job: Callable[[AgentLibrary, Caller], Coroutine[Any, Any, T]
 
     async def on_database(settings: Settings) -> T | InvalidInput | NotFound | Conflict:
         from rapport.cli.database import open_agents, open_migrated_database
-        from rapport.domain.caller import Caller, choose_default_role
+        from rapport.domain.caller import Caller
+        from rapport.storage.access.api_keys import ApiKeys
 
         try:
             async with open_migrated_database(settings) as database:
-                return await job(open_agents(database), Caller(user, choose_default_role(user)))
+                async with database.statement() as connection:
+                    role = await ApiKeys(connection).find_role(user)
+                return await job(open_agents(database), Caller(user, role))
         except (InvalidInput, NotFound, Conflict) as error:
             return error
 

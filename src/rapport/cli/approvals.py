@@ -14,7 +14,7 @@ from rich.text import Text
 from rapport.app import App
 from rapport.cli.line_input import LineInput
 from rapport.core.approvals import Approvals
-from rapport.domain.conversation import LOCAL_USER, Message
+from rapport.domain.conversation import Message
 from rapport.domain.errors import Conflict, NotFound
 from rapport.domain.live_updates import MessageStored, TextStreamed
 from rapport.domain.tool import SERVER_SEPARATOR
@@ -60,10 +60,11 @@ class RestOfReply:
 class ApprovalPrompts:
     """The questions of the conversations of one terminal."""
 
-    def __init__(self, app: App, console: Console, line_input: LineInput) -> None:
+    def __init__(self, app: App, console: Console, line_input: LineInput, user: str) -> None:
         self._app = app
         self._console = console
         self._input = line_input
+        self._user = user
 
     @property
     def _approvals(self) -> Approvals:
@@ -71,12 +72,12 @@ class ApprovalPrompts:
 
     async def list_open(self, conversation_id: str) -> Sequence[ToolCall]:
         """Return the questions that wait for a decision, the oldest first."""
-        asked = await self._approvals.list(LOCAL_USER, conversation_id)
+        asked = await self._approvals.list(self._user, conversation_id)
         return [call for call in reversed(asked) if call.is_undecided]
 
     async def ask(self, conversation_id: str, message_id: str) -> RestOfReply | None:
         """Ask about the open questions of a message; return the rest of its reply if the agent goes on, else None."""
-        subscription = await self._app.worker.live_updates.subscribe(LOCAL_USER, conversation_id)
+        subscription = await self._app.worker.live_updates.subscribe(self._user, conversation_id)
         is_stored = False
         for call in await self.list_open(conversation_id):
             if call.message_id != message_id:
@@ -85,7 +86,7 @@ class ApprovalPrompts:
             decision = await self._read_decision()
             if decision is not None:
                 is_stored = await self._decide(call, decision)
-        asked = await self._approvals.list(LOCAL_USER, conversation_id)
+        asked = await self._approvals.list(self._user, conversation_id)
         together = [call for call in asked if call.message_id == message_id]
         if waiting := [call for call in together if call.is_undecided]:
             self.tell_open(waiting)
@@ -127,7 +128,7 @@ class ApprovalPrompts:
         assert call.approval_id is not None
         try:
             await self._approvals.decide(
-                LOCAL_USER, call.conversation_id, call.approval_id, decision, author_id=None, is_admin=True
+                self._user, call.conversation_id, call.approval_id, decision, author_id=None, is_admin=True
             )
         except Conflict as error:
             self._console.print(str(error), style="red", markup=False)

@@ -23,7 +23,7 @@ from rapport.cli.line_input import open_input
 from rapport.cli.output import escape_line
 from rapport.core.turn_runner import Ticket
 from rapport.domain.agent_profile import AgentProfile
-from rapport.domain.conversation import LOCAL_USER, Conversation, Incoming, Message
+from rapport.domain.conversation import Conversation, Incoming, Message
 from rapport.domain.conversation_kind import DIRECT
 from rapport.domain.errors import RapportError
 from rapport.ingest.content import check_content
@@ -45,7 +45,7 @@ HELP = """[bold]/new[/bold] begin a new conversation   [bold]/history[/bold] wha
 A line that ends with \\ goes on in the next one."""
 
 
-async def chat(settings: Settings, *, agent: str, resume: bool) -> None:
+async def chat(settings: Settings, *, agent: str, resume: bool, user: str) -> None:
     """Run the chat until the person leaves."""
     console = Console(highlight=False)
     with console.status("starting…"):
@@ -55,8 +55,8 @@ async def chat(settings: Settings, *, agent: str, resume: bool) -> None:
         if app.tool_source.connections:
             with console.status("connecting tools…"):
                 await app.tool_source.wait_until_tried(CONNECT_SECONDS)
-        profile = await app.core.agents.require(LOCAL_USER, agent)
-        await Terminal(app, profile, console).run(resume=resume)
+        profile = await app.core.agents.require(user, agent)
+        await Terminal(app, profile, console, user).run(resume=resume)
     finally:
         await opened.__aexit__(None, None, None)
 
@@ -64,15 +64,16 @@ async def chat(settings: Settings, *, agent: str, resume: bool) -> None:
 class Terminal:
     """The chat of one person in one terminal."""
 
-    def __init__(self, app: App, profile: AgentProfile, console: Console) -> None:
+    def __init__(self, app: App, profile: AgentProfile, console: Console, user: str) -> None:
         self._app = app
         self._profile = profile
         self._console = console
+        self._user = user
         self._conversation: Conversation | None = None
         self._seen: datetime | None = None
         """The time of the latest follow-up that was shown."""
         self._input = open_input(console)
-        self._approvals = ApprovalPrompts(app, console, self._input)
+        self._approvals = ApprovalPrompts(app, console, self._input, user)
         self._asked: dict[str, datetime] = {}
         """The messages whose reply waits for decisions, with the time of the question."""
 
@@ -153,7 +154,7 @@ class Terminal:
             return []
         try:
             async with self._app.database.statement() as connection:
-                latest = await Messages(connection).list_before(LOCAL_USER, self._conversation.id, limit=4)
+                latest = await Messages(connection).list_before(self._user, self._conversation.id, limit=4)
         except RapportError:  # the next poll may succeed
             return []
         return [
@@ -191,7 +192,7 @@ class Terminal:
         if self._conversation is None:
             self._console.print("[dim]nothing was said yet[/dim]")
             return
-        ids = (LOCAL_USER, self._conversation.id)
+        ids = (self._user, self._conversation.id)
         try:
             async with self._app.database.statement() as connection:
                 conversations = Conversations(connection)
@@ -217,7 +218,7 @@ class Terminal:
                 self._take_up(await self._begin())
             assert self._conversation is not None
             content = check_content(text, limit=self._app.settings.max_message_characters)
-            incoming = Incoming(LOCAL_USER, self._conversation.id, content)
+            incoming = Incoming(self._user, self._conversation.id, content)
             ticket = await self._app.worker.accept(incoming, listen=True)
             reply = await self._watch(ticket)
             self._show_end(reply)
@@ -283,7 +284,7 @@ class Terminal:
         stopping: set[asyncio.Future[bool]] = set()
 
         def stop() -> None:
-            stopping.add(asyncio.ensure_future(self._app.worker.cancel(LOCAL_USER, conversation.id)))
+            stopping.add(asyncio.ensure_future(self._app.worker.cancel(self._user, conversation.id)))
 
         loop.add_signal_handler(signal.SIGINT, stop)
         try:
@@ -301,13 +302,13 @@ class Terminal:
 
     async def _begin(self) -> Conversation:
         async with self._app.database.statement() as connection:
-            return await Conversations(connection).create(LOCAL_USER, agent_id=self._profile.id)
+            return await Conversations(connection).create(self._user, agent_id=self._profile.id)
 
     async def _find_latest(self) -> Conversation | None:
         async with self._app.database.statement() as connection:
             conversations = [
                 listed.conversation
-                for listed in await ConversationListing(connection).list_recent(LOCAL_USER, limit=20)
+                for listed in await ConversationListing(connection).list_recent(self._user, limit=20)
             ]
         return next(
             (chat for chat in conversations if chat.agent_id == self._profile.id and chat.traits is DIRECT), None
@@ -318,7 +319,7 @@ class Terminal:
             self._console.print("[dim]nothing was said yet[/dim]")
             return
         async with self._app.database.statement() as connection:
-            messages = await Messages(connection).list_before(LOCAL_USER, self._conversation.id, limit=limit)
+            messages = await Messages(connection).list_before(self._user, self._conversation.id, limit=limit)
         for message in messages:
             speaker = {"user": "you", "system-summary": "summary"}.get(message.role, self._profile.name)
             self._console.print(

@@ -72,7 +72,7 @@ async def _find_message(connection: Connection, user: str, message: str, convers
         ids = ", ".join(id_ for _, id_ in matches)
         raise InvalidInput(f"Several messages begin with {beginning!r}: give more of the id. ({ids})")
     if not matches:
-        raise NotFound(f"There is no message {message[:64]!r}.")
+        raise NotFound(f"The user {user!r} has no message {message[:64]!r}; `--user` names another user.")
     return matches[0]
 
 

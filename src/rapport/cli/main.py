@@ -14,6 +14,7 @@ import typer
 from rapport.cli import agents, context, keys, memory, note_settings, timers, tools, usage
 from rapport.cli import import_export as transfer
 from rapport.cli.owner_option import owner_option
+from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import RapportError
 from rapport.settings import Settings, read_settings
 
@@ -58,12 +59,13 @@ def worker() -> None:
 def chat(
     agent: Annotated[str, typer.Option(help="The agent to chat with.")] = "companion",
     resume: Annotated[bool, typer.Option("--continue", help="Continue the latest conversation.")] = False,
+    user: Annotated[str, owner_option("Who talks; `local` is the user of a server without keys.")] = LOCAL_USER,
 ) -> None:
     """Chat in the terminal."""
     from rapport.cli.chat import chat as run_chat
 
     # Not uvloop: it makes standard input non-blocking, also for the shell's next command.
-    start(lambda settings: run_chat(settings, agent=agent, resume=resume), level="error", use_uvloop=False)
+    start(lambda settings: run_chat(settings, agent=agent, resume=resume, user=user), level="error", use_uvloop=False)
 
 
 @app.command()

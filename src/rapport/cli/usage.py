@@ -12,7 +12,7 @@ import typer
 
 from rapport.cli.owner_option import owner_option
 from rapport.domain.errors import InvalidInput
-from rapport.domain.usage import DIMENSIONS, BudgetState, Dimension, UsageReport, UsageSum
+from rapport.domain.usage import DIMENSIONS, MAX_BUDGET, BudgetState, Dimension, UsageReport, UsageSum
 from rapport.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def show(
 
 @app.command()
 def budget(
-    tokens: Annotated[int | None, typer.Argument(min=0, help="The tokens that the owner may use in a month.")] = None,
+    tokens: Annotated[
+        int | None, typer.Argument(min=0, max=MAX_BUDGET, help="The tokens that the owner may use in a month.")
+    ] = None,
     user: Annotated[str, owner_option("The owner.")] = "local",
     remove: Annotated[bool, typer.Option("--remove", help="Remove the budget.")] = False,
 ) -> None:
@@ -76,7 +78,7 @@ def budget(
     if remove and tokens is not None:
         fail("give either a number of tokens or --remove.")
 
-    async def job(settings: Settings) -> Sequence[BudgetState]:
+    async def job(settings: Settings) -> tuple[Sequence[BudgetState], bool]:
         from rapport.cli.database import open_migrated_database
         from rapport.storage.usage import UsageBudgets
 
@@ -84,13 +86,15 @@ def budget(
             budgets = UsageBudgets(connection)
             if remove or tokens is not None:
                 await budgets.set(user, tokens)
-            return await budgets.list_states(user, {}, today=_today())
+            return await budgets.list_states(user, {}, today=_today()), await budgets.is_known_owner(user)
 
-    states = start(job, level="warning")
+    states, is_known = start(job, level="warning")
     for state in states:
         typer.echo(describe_budget(state))
     if not states:
         typer.echo(f"The user {user!r} has no budget.")
+    if not is_known:
+        typer.echo(f"No key and no data belongs to a user {user!r} yet.")
 
 
 def describe_budget(state: BudgetState) -> str:

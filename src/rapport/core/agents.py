@@ -18,10 +18,10 @@ from rapport.agents.profiles import SHARED_HANDLES, SHIPPED
 from rapport.domain.agent_profile import EVERYONE, AgentProfile
 from rapport.domain.caller import Caller
 from rapport.domain.conversation import Conversation
-from rapport.domain.errors import Conflict, InvalidInput
+from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.domain.follow_up import PLANNED_TIMER_ID
 from rapport.domain.tool_names import is_outside_name
-from rapport.storage.agents import Agents, AgentVersion, StoredAgent, no_such_agent
+from rapport.storage.agents import Agents, AgentVersion, StoredAgent, make_outdated_error, no_such_agent
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.followups.timers import Timers
@@ -42,7 +42,7 @@ class ListedAgent:
     document: Mapping[str, Any]
     may_edit: bool
     may_read_text: bool
-    """True if the person may read its persona and prompts."""
+    """True if the person may read its persona and prompts, and so copy it."""
     is_shipped: bool
     updated_at: datetime
 
@@ -210,7 +210,7 @@ class AgentLibrary:
             stored = await _find_editable(connection, editor, agent_id)
             found = await Agents(connection).find_version(stored.owner_id, stored.id, version)
         if found is None:
-            raise no_such_agent(f"{agent_id} version {version}")
+            raise NotFound(f"The agent {agent_id!r} has no version {version}.")
         return found
 
     async def restore(self, editor: Caller, agent_id: str, version: int) -> ListedAgent:
@@ -245,10 +245,17 @@ class AgentLibrary:
         document: AgentDocument,
         version: int | None,
     ) -> ListedAgent:
+        """Store a new version, or none if nothing is different."""
         self.check_rights(document, editor, before=stored.document)
-        await _check_handles(connection, stored.owner_id, stored.id, document)
+        written = write_document(document)
+        if written == stored.document:
+            if version not in (None, stored.version):
+                raise make_outdated_error(stored)
+            return _describe(stored, editor)
+        kept = read_profile(stored).handles
+        await _check_handles(connection, stored.owner_id, stored.id, document, kept=kept)
         updated = await Agents(connection).update(
-            stored.owner_id, stored.id, write_document(document), author_id=editor.owner_id, version=version
+            stored.owner_id, stored.id, written, author_id=editor.owner_id, version=version
         )
         return self._announce("agent.changed", updated, editor)
 
@@ -268,8 +275,14 @@ async def _find(connection: Connection, editor: Caller, agent_id: str) -> Stored
 async def _find_editable(connection: Connection, editor: Caller, agent_id: str) -> StoredAgent:
     stored = await _find(connection, editor, agent_id)
     if not _may_edit(stored, editor):
-        raise InvalidInput(f"The agent {agent_id!r} is for everyone: only an operator may change it. You can copy it.")
+        raise InvalidInput(describe_refused_edit(_describe(stored, editor)))
     return stored
+
+
+def describe_refused_edit(listed: ListedAgent) -> str:
+    """Return the sentence for a person who may not change an agent."""
+    sentence = f"The agent {listed.profile.id!r} is for everyone: only an operator may change it."
+    return f"{sentence} You can copy it." if listed.may_read_text else sentence
 
 
 def _may_edit(stored: StoredAgent, editor: Caller) -> bool:
@@ -283,9 +296,15 @@ def _describe(stored: StoredAgent, editor: Caller) -> ListedAgent:
     return ListedAgent(read_profile(stored), stored.document, may_edit, may_read, is_shipped, stored.updated_at)
 
 
-async def _check_handles(connection: Connection, owner_id: str, agent_id: str, document: AgentDocument) -> None:
-    """Raise Conflict for a handle of another agent that the owner may use: a group could not tell them apart."""
-    handles = {handle.casefold() for handle in document.handles or [agent_id]} - SHARED_HANDLES
+async def _check_handles(
+    connection: Connection, owner_id: str, agent_id: str, document: AgentDocument, *, kept: Sequence[str] = ()
+) -> None:
+    """Raise Conflict for a new handle that another agent has which the owner may use: people could not tell them apart.
+
+    A handle that it has stays its own: an operator may have given it to an agent for everyone since.
+    """
+    before = {handle.casefold() for handle in kept}
+    handles = {handle.casefold() for handle in document.handles or [agent_id]} - SHARED_HANDLES - before
     for other in await Agents(connection).list_visible(owner_id):
         if other.id == agent_id:
             continue

@@ -27,6 +27,7 @@ from rapport.memory.memory_store import MemoryStore
 from rapport.retrieval.library import Library
 from rapport.retrieval.retriever import Retriever
 from rapport.storage.database import Database
+from rapport.turns.budgets import Budgets
 from rapport.turns.group_context import ContextSelector
 
 
@@ -60,6 +61,7 @@ def make_core(
     memories: MemoryStore,
     selector: ContextSelector,
     agents: AgentDirectory,
+    budgets: Budgets,
     *,
     tool_source: ToolSource = NO_TOOL_SOURCE,
     list_tool_servers: ListServers = tuple,
@@ -84,5 +86,5 @@ def make_core(
         smart_context=SmartContext(selector, agents),
         samples=Samples(database, library, runner),
         monitoring=Monitoring(database),
-        usage=UsageAccounts(database, now),
+        usage=UsageAccounts(database, now, budgets),
     )

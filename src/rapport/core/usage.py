@@ -10,6 +10,7 @@ from rapport.domain.usage import BudgetState, Dimension, UsageReport
 from rapport.storage.agents import Agents
 from rapport.storage.database import Database
 from rapport.storage.usage import ModelUsage, UsageBudgets
+from rapport.turns.budgets import Budgets
 
 WARNING_CACHE_SECONDS = 5.0
 """The budgets that are nearly used up are looked for at most this often, because every page asks for them."""
@@ -18,9 +19,11 @@ WARNING_CACHE_SECONDS = 5.0
 class UsageAccounts:
     """Sums of usage for their owner, and budgets for the operator."""
 
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, now: Callable[[], datetime], budgets: Budgets) -> None:
         self._database = database
         self._now = now
+        self._budgets = budgets
+        self._known_crossings = 0
         self._nearly_spent: Sequence[BudgetState] = ()
         self._fresh_until = 0.0
 
@@ -44,14 +47,22 @@ class UsageAccounts:
             )
 
     async def list_nearly_spent(self) -> Sequence[BudgetState]:
-        """Return the budgets of which at least 80 % are used, read at most every few seconds."""
-        if time.monotonic() >= self._fresh_until:
+        """Return the budgets of which at least 80 % are used.
+
+        They are read at most every few seconds, and at once after a turn of this process has found one to be used up.
+        """
+        crossings = self._budgets.crossings
+        if time.monotonic() >= self._fresh_until or crossings != self._known_crossings:
+            self._known_crossings = crossings
             self._nearly_spent = [state for state in await self.list_budgets() if state.is_nearly_spent]
             self._fresh_until = time.monotonic() + WARNING_CACHE_SECONDS
         return self._nearly_spent
 
-    async def set_budget(self, owner_id: str, monthly_tokens: int | None) -> None:
-        """Set an owner's monthly budget; None removes it."""
+    async def set_budget(self, owner_id: str, monthly_tokens: int | None) -> bool:
+        """Set an owner's monthly budget; None removes it. Return False for an owner who has neither a key nor data yet."""
         async with self._database.statement() as connection:
-            await UsageBudgets(connection).set(owner_id, monthly_tokens)
+            budgets = UsageBudgets(connection)
+            await budgets.set(owner_id, monthly_tokens)
+            is_known = await budgets.is_known_owner(owner_id)
         self._fresh_until = 0.0
+        return is_known

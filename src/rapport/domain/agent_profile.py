@@ -114,3 +114,5 @@ class AgentHandle:
 
     id: str
     handles: tuple[str, ...]
+    answers_for_deleted: bool = False
+    """True for the agent that answers in conversations whose agent was deleted."""

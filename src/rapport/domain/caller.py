@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from rapport.domain.agent_profile import EVERYONE
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import InvalidInput
-from rapport.domain.text_checks import check_text, has_visible_text
+from rapport.domain.text_checks import check_text, has_visible_text, is_plain_line
 
 Role: TypeAlias = Literal["user", "operator"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
 MAX_OWNER_ID_CHARACTERS = 200
-
-_CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +44,6 @@ def check_owner_id(owner_id: str) -> str:
     if not has_visible_text(owner_id):
         raise InvalidInput("The name of the user is empty. Choose one, such as `--user ana`.")
     check_text(owner_id, what="user", limit=MAX_OWNER_ID_CHARACTERS)
-    if any(unicodedata.category(character) in _CONTROL_CATEGORIES for character in owner_id):
+    if not is_plain_line(owner_id):
         raise InvalidInput("The name of the user holds a control character, such as a line break. Remove it.")
     return owner_id

@@ -137,7 +137,9 @@ class Audience:
     in_group_chats: bool
     in_groups_of: Sequence[str] = ()
     """Ids of the agents in whose group chats it is, where it is not in all of them."""
+    in_groups_of_deleted: bool = False
+    """True if it is in group chats whose agent was deleted."""
 
     @property
     def is_empty(self) -> bool:
-        return not (self.in_direct_chats or self.in_group_chats or self.in_groups_of)
+        return not (self.in_direct_chats or self.in_group_chats or self.in_groups_of or self.in_groups_of_deleted)

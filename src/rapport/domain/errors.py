@@ -2,6 +2,7 @@
 
 RapportError
 ├── InvalidInput      tell the sender; never retry
+│   ├── InvalidFields fields with a wrong type, form or size
 │   ├── TooLarge
 │   └── Conflict      the same key was used for something else
 ├── NotFound          missing or somebody else's: the same answer
@@ -21,6 +22,10 @@ class RapportError(Exception):
 
 class InvalidInput(RapportError):
     """The sender must change the request; a retry never helps."""
+
+
+class InvalidFields(InvalidInput):
+    """Fields of the input have a wrong type, form or size."""
 
 
 class TooLarge(InvalidInput):

@@ -16,6 +16,8 @@ DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 
 MAX_TOKENS_PER_CALL = 1_000_000_000
 """A higher count of a provider is cut: it is an error, and it must not break the statement that stores the reply."""
+MAX_BUDGET = 10**15
+"""The largest monthly budget, in tokens."""
 WARNING_SHARE = 0.8
 """The share of a budget from which on the operator is warned."""
 

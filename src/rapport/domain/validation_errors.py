@@ -10,20 +10,28 @@ from typing import Any
 
 MAX_ERRORS = 3
 _MAX_FIELD_CHARACTERS = 80
-_MAX_MESSAGE_CHARACTERS = 200
+_MAX_MESSAGE_CHARACTERS = 300
 _NO_OBJECT = "The body is not a JSON object (is the header `Content-Type: application/json` set?)."
 
 _OBJECT_TYPES = frozenset({"model_attributes_type", "dict_type", "model_type"})
 _EXPECTED = {
     "string_type": "a text",
     "list_type": "a list",
-    "bool_type": "true or false",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    **dict.fromkeys(_OBJECT_TYPES, "a JSON object"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "a number"),
+    **dict.fromkeys(_OBJECT_TYPES, "an object with fields"),
 }
 _FORMS = {"author": '`{"id": ..., "name": ...}`', "context_snapshot": '`{"text": ..., ...}`'}
-"""The form of a field that is a JSON object, by its name."""
+"""The form of a field that is an object, by its name."""
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "more than"),
+    "less_than_equal": ("le", "at most"),
+    "less_than": ("lt", "less than"),
+}
+_LARGE_DIGITS = 18
+"""A whole number with more digits is read as another type by JSON and YAML."""
 
 
 def describe_errors(errors: Sequence[Mapping[str, Any]]) -> str:
@@ -67,14 +75,45 @@ def _describe_field(field: str, errors: Sequence[Mapping[str, Any]]) -> str:
         return f"The field `{field}` is missing." if field else "The body is missing: send a JSON object."
     if not field and types[0] in _OBJECT_TYPES:
         return _NO_OBJECT
+    if field and types[0] == "int_type" and _is_large_number(errors[0].get("input")):
+        return f"`{field}` is too large."
     if field and all(type_ in _EXPECTED for type_ in types):
         form = _FORMS.get(field.rpartition(".")[2])
-        expected = [
-            f"{_EXPECTED[type_]} {form}" if form and type_ in _OBJECT_TYPES else _EXPECTED[type_] for type_ in types
-        ]
+        expected = [f"an object {form}" if form and type_ in _OBJECT_TYPES else _EXPECTED[type_] for type_ in types]
         return f"`{field}` must be {' or '.join(dict.fromkeys(expected))}."
-    limits: Mapping[str, Any] = errors[0].get("ctx") or {}
-    if types[0] == "too_long" and limits.get("field_type") == "Value":  # Pydantic's words for a text with own checks
-        return f"`{field}` must have at most {limits['max_length']} characters."
-    message = str(errors[0].get("msg", "invalid")).encode("utf-8", "replace").decode()[:_MAX_MESSAGE_CHARACTERS]
-    return f"`{field}`: {message}." if field else f"{message}."
+    message = _describe_limit(errors[0]) or str(errors[0].get("msg", "invalid"))
+    message = message.encode("utf-8", "replace").decode()[:_MAX_MESSAGE_CHARACTERS]
+    if not field:
+        return f"{message}."
+    # Sentences of ours go on after the field's name; those of Pydantic are whole ones.
+    return f"`{field}` {message}." if message[:1].islower() else f"`{field}`: {message}."
+
+
+def _describe_limit(error: Mapping[str, Any]) -> str | None:
+    """Return what a value that is over a limit, or none of a few words, must be; None for another error."""
+    kind = str(error.get("type"))
+    limits: Mapping[str, Any] = error.get("ctx") or {}
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return f"must be {words} {_write_number(limits[name])}"
+    if kind == "literal_error":
+        if error.get("loc", ())[-1:] == ("[key]",):
+            return f"is none of {str(limits['expected']).replace(chr(39), '`')}"
+        return f"must be {str(limits['expected']).replace(chr(39), '`')}"
+    if kind not in ("too_long", "too_short", "string_too_long", "string_too_short"):
+        return None
+    entries = "characters" if kind.startswith("string") or isinstance(error.get("input"), str) else "entries"
+    if kind.endswith("too_long"):
+        return f"must have at most {_write_number(limits['max_length'])} {entries}"
+    least = limits["min_length"]
+    return "must not be empty" if least == 1 else f"must have at least {_write_number(least)} {entries}"
+
+
+def _write_number(number: float) -> str:
+    return f"{int(number) if number == int(number) else number:,}"
+
+
+def _is_large_number(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) > _LARGE_DIGITS and value.isdecimal()
+    return isinstance(value, float) and value.is_integer() and abs(value) >= 10**_LARGE_DIGITS

@@ -12,6 +12,7 @@ from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from unicodedata import normalize
 
 from rapport.domain.agent_profile import AgentHandle
 from rapport.domain.conversation import Audience, Incoming, Message, extract_text
@@ -55,7 +56,7 @@ def may_mention_agent(incoming: Incoming) -> bool:
     return incoming.mentions_agent is None and (bool(incoming.mentions) or "@" in extract_text(incoming.content))
 
 
-def find_audience(incoming: Incoming, parent: Message | None, agents: Iterable[AgentHandle] = ()) -> Audience:
+def find_audience(incoming: Incoming, parent: Message | None, agents: Sequence[AgentHandle] = ()) -> Audience:
     """Return the conversations in which the message is for the agent; `parent` is the stored message it replies to.
 
     `agents` are those that the conversation may have, if `may_mention_agent`.
@@ -75,7 +76,12 @@ def find_audience(incoming: Incoming, parent: Message | None, agents: Iterable[A
     mentioned: list[str] = []
     if incoming.mentions_agent is None and is_for_agent(replace(facts, mentions_agent=True)):
         mentioned = find_mentioned_agents(extract_text(incoming.content), incoming.mentions, agents)
-    return Audience(is_for_agent(replace(facts, is_direct=True)), is_for_agent(facts), mentioned)
+    return Audience(
+        is_for_agent(replace(facts, is_direct=True)),
+        is_for_agent(facts),
+        mentioned,
+        any(agent.answers_for_deleted and agent.id in mentioned for agent in agents),
+    )
 
 
 def _is_late_edit(incoming: Incoming) -> bool:
@@ -89,24 +95,30 @@ def find_mentioned_agents(text: str, mentioned: Sequence[str], agents: Iterable[
 
     `mentioned` are ids or names as the channel has them, with or without an @ before them.
     """
-    names = {name.removeprefix("@").casefold() for name in mentioned}
+    names = {_fold(name.removeprefix("@")) for name in mentioned}
     own_text = strip_quotes_and_code(text) if "@" in text else ""
     return [
         agent.id
         for agent in agents
-        if names & {name.casefold() for name in (agent.id, *agent.handles)}
+        if names & {_fold(name) for name in (agent.id, *agent.handles)}
         or ("@" in own_text and has_mention(own_text, agent))
     ]
 
 
 def has_mention(text: str, agent: AgentHandle) -> bool:
     """Return True if the text mentions one of the agent's handles, or has a command for it, as a word of its own."""
-    handles = "|".join(re.escape(handle) for handle in agent.handles)
+    text = normalize("NFC", text)
+    handles = "|".join(re.escape(normalize("NFC", handle)) for handle in agent.handles)
     # Not inside a word or an address ("me@bot.example"), nor the beginning of a longer handle ("@bottle", "@bot_2").
     # A command such as `/ask@bot` counts too, if nothing precedes it.
     return (
         re.search(rf"(?:(?<![\w@./])|(?<!\S)/\w{{1,64}})@(?:{handles})(?![\w-]|\.\w)", text, re.IGNORECASE) is not None
     )
+
+
+def _fold(name: str) -> str:
+    """Return a name so that two are the same if only their case, or the way in which an accent is written, differs."""
+    return normalize("NFC", name).casefold()
 
 
 def strip_quotes_and_code(text: str) -> str:

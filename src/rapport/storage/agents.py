@@ -20,6 +20,9 @@ MAX_AGENTS = 200
 MAX_VERSIONS = 500
 """Versions of an agent that are kept: the newest, and the first."""
 
+_MAX_INTEGER = 2**31 - 1
+"""The largest version that the tables can hold. A larger number is one that no agent has."""
+
 _COLUMNS = "owner_id, id, version, stamp, document, created_at, updated_at"
 _VISIBLE = f"owner_id IN (%(owner)s, '{EVERYONE}')"
 
@@ -125,15 +128,18 @@ class Agents:
         version: int | None = None,
     ) -> StoredAgent:
         """Store a new version. With `version` only if that is still the newest: raise Conflict otherwise."""
-        facts = {"owner": owner_id, "agent": agent_id, "document": Jsonb(dict(document)), "version": version}
+        facts = {
+            "owner": owner_id,
+            "agent": agent_id,
+            "document": Jsonb(dict(document)),
+            "version": None if version is None else _limit(version),
+        }
         row = await (await self.connection.execute(_UPDATE.encode(), facts)).fetchone()
         if row is None:
             stored = await self.find(owner_id, agent_id)
             if stored is None or stored.owner_id != owner_id:
                 raise no_such_agent(agent_id)
-            raise Conflict(
-                f"The agent {agent_id!r} was changed meanwhile: its newest version is {stored.version}. Read it and try again."
-            )
+            raise make_outdated_error(stored)
         return await self._record_version(StoredAgent(**row._asdict()), author_id)
 
     async def _record_version(self, stored: StoredAgent, author_id: str) -> StoredAgent:
@@ -171,6 +177,7 @@ class Agents:
         self, owner_id: str, agent_id: str, *, limit: int, before: int | None = None
     ) -> list[AgentVersion]:
         """Return the versions of an agent, the newest first; `before` is the last one of the page before."""
+        before = None if before is None else _limit(before)
         cursor = await self.connection.execute(
             "SELECT version, document, author_id, created_at FROM agent_versions"
             " WHERE owner_id = %s AND id = %s AND (%s::integer IS NULL OR version < %s) ORDER BY version DESC LIMIT %s",
@@ -186,6 +193,17 @@ class Agents:
     async def _notify(self) -> None:
         """Tell the other processes that agents have changed: a hint at the commit, for the handles that they keep."""
         await self.connection.execute("SELECT pg_notify(%s, 'agents')", (NOTIFY_CHANNEL,))
+
+
+def _limit(version: int) -> int:
+    return max(0, min(version, _MAX_INTEGER))
+
+
+def make_outdated_error(stored: StoredAgent) -> Conflict:
+    """Return the error for a change of a version that is not the newest."""
+    return Conflict(
+        f"The agent {stored.id!r} was changed meanwhile: its newest version is {stored.version}. Read it and try again."
+    )
 
 
 def no_such_agent(agent_id: str) -> NotFound:

@@ -9,6 +9,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.ids import is_ephemeral_id
 from rapport.domain.usage import (
@@ -161,6 +162,17 @@ class UsageBudgets:
             " ON CONFLICT (owner_id) DO UPDATE SET monthly_tokens = excluded.monthly_tokens",
             (owner_id, monthly_tokens),
         )
+
+    async def is_known_owner(self, owner_id: str) -> bool:
+        """Return True if the owner has a key, a conversation or usage, or is the user of a server without keys."""
+        cursor = await self.connection.execute(
+            "SELECT %(owner)s = %(local)s OR EXISTS (SELECT FROM api_keys WHERE owner_id = %(owner)s)"
+            " OR EXISTS (SELECT FROM conversations WHERE owner_id = %(owner)s)"
+            " OR EXISTS (SELECT FROM model_usage WHERE owner_id = %(owner)s) AS is_known",
+            {"owner": owner_id, "local": LOCAL_USER},
+        )
+        row = await cursor.fetchone()
+        return row is not None and row.is_known
 
     async def list(self, owner_id: str | None = None) -> Mapping[str, int]:
         """Return the budgets by owner: of one owner, or of all."""

@@ -168,6 +168,8 @@ async def _load_turn(event: ClaimedEvent, deps: TurnDeps, *, push: bool) -> Turn
         profile = await deps.agents.reload(event.owner_id, event.agent_id)
         turn_input, links = await _read_input(event, profile, deps, push=False)
     timer.record("load")
+    if profile.replaces is not None:  # what it writes and uses is recorded under its own id
+        event = replace(event, agent_id=profile.id)
     profile = add_chat_handle(profile, event.handle)
     return Turn(event, profile, turn_input, deps, timer, await deps.find_model(profile), links)
 

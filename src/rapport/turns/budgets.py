@@ -40,6 +40,9 @@ class Budgets:
         self._now = now
         self._sums: dict[tuple[BudgetKind, str], _Sum] = {}
         self._warned: set[tuple[BudgetKind, str, date]] = set()
+        self._levels: dict[tuple[BudgetKind, str], tuple[date, int, bool, bool]] = {}
+        self.crossings = 0
+        """How often turns of this process have found that a budget is nearly used up, used up, or not any more."""
 
     async def find_spent(self, owner_id: str, agent: AgentProfile, *, owner_limit: int | None) -> BudgetState | None:
         """Return the budget that is used up, if any; None is no limit. Warn the operator once a month from 80 % on."""
@@ -53,6 +56,10 @@ class Budgets:
                 continue
             month, used = await self._sum_month(kind, id_)
             state = BudgetState(kind, id_, limit, used, month)
+            level = (month, limit, state.is_nearly_spent, state.is_spent)
+            if self._levels.get((kind, id_)) != level:
+                self._levels[kind, id_] = level
+                self.crossings += 1
             if state.is_nearly_spent:
                 await self._warn(state)
             if state.is_spent and spent is None:

@@ -96,6 +96,56 @@ async def test_of_two_changes_of_one_version_the_second_is_refused(world: World)
     assert (await world.http.get("/api/agents/chef")).json()["name"] == "Chef 200"
 
 
+async def test_the_version_in_a_body_protects_like_the_one_in_the_address(world: World) -> None:
+    first = await make(world)
+    put = {**first, "greeting": "One"}
+    assert (await world.http.put("/api/agents/chef", json=put)).json()["version"] == 2
+    refused = [
+        await world.http.put("/api/agents/chef", json={**put, "greeting": "Two"}),
+        await world.http.patch("/api/agents/chef", json={"version": 1, "greeting": "Two"}),
+        await world.http.patch("/api/agents/chef", json={"version": 10**18, "greeting": "Two"}),
+        await world.http.patch("/api/agents/chef", json={"version": 1, "greeting": "One"}),
+        await world.http.patch("/api/agents/chef?version=1", json={"greeting": "Two"}),
+    ]
+    assert [answer.status_code for answer in refused] == [409] * 5, refused
+    assert len({answer.json()["detail"] for answer in refused}) == 1
+    for answer, status in (
+        (await world.http.patch("/api/agents/chef?version=1", json={"version": 2, "greeting": "Two"}), 400),
+        (await world.http.patch("/api/agents/chef", json={"version": "2", "greeting": "Two"}), 422),
+        (await world.http.put("/api/agents/chef", json={**put, "version": "2"}), 422),
+    ):
+        assert (answer.status_code, "`version`" in answer.json()["detail"]) == (status, True)
+    newest = await world.http.patch("/api/agents/chef?version=2", json={"version": 2, "greeting": "Two"})
+    assert (newest.json()["version"], newest.json()["greeting"]) == (3, "Two")
+    assert "version" not in (await world.http.get("/api/agents/chef/versions/2")).json()["agent"]
+
+
+async def test_a_change_that_changes_nothing_makes_no_version(world: World) -> None:
+    made = await make(world)
+    same = [
+        await world.http.patch("/api/agents/chef", json={}),
+        await world.http.patch("/api/agents/chef", json={"name": "Chef", "greeting": None}),
+        await world.http.put("/api/agents/chef", json=made),
+        await world.http.post("/api/agents/chef/versions/1/restore"),
+    ]
+    assert [(answer.status_code, answer.json()["version"]) for answer in same] == [(200, 1)] * 4
+    assert len((await world.http.get("/api/agents/chef/versions")).json()["versions"]) == 1
+
+
+async def test_the_same_mistake_has_the_same_answer_by_every_route(world: World) -> None:
+    await make(world)
+    mistake = {"name": "x" * 81}
+    answers = [
+        await world.http.post("/api/agents", json={**CHEF, **mistake}),
+        await world.http.put("/api/agents/chef", json={**CHEF, **mistake}),
+        await world.http.patch("/api/agents/chef", json=mistake),
+        await world.http.post("/api/agents/try", json={"content": "hi", "agent": {**CHEF, **mistake}}),
+        await world.http.post("/api/agents/chef/try", json={"content": "hi", "agent": mistake}),
+    ]
+    assert [answer.status_code for answer in answers] == [422] * 5
+    assert len({answer.json()["detail"] for answer in answers}) == 1, [answer.json() for answer in answers]
+
+
 async def test_shipped_agents_are_edited_copied_and_reset_but_not_lost(world: World) -> None:
     edited = await world.http.patch("/api/agents/companion", json={"persona": "You are terse."})
     assert edited.json()["version"] == 2
@@ -114,6 +164,27 @@ async def test_a_deleted_agents_conversation_is_answered_by_the_default_which_sa
     assert (await world.http.delete("/api/agents/chef")).status_code == 204
     said = [(await world.says(conversation, text))["content"] for text in ("one", "two")]
     assert said == ["(The agent “chef” of this conversation was deleted. Companion answers now.)\n\nre: one", "re: two"]
+
+
+async def test_a_group_whose_agent_was_deleted_calls_the_agent_that_answers_now(world: World) -> None:
+    await make(world, handles=["chef"])
+    group = (await world.http.post("/api/threads", json={"agent": "chef", "kind": "group"})).json()["id"]
+    other = (await world.http.post("/api/threads", json={"agent": "librarian", "kind": "group"})).json()["id"]
+    await world.http.delete("/api/agents/chef")
+    ben = {"author": {"id": "ben", "name": "Ben"}}
+    shown = (await world.http.get(f"/api/threads/{group}/people")).json()
+    assert shown["agent"] == {"id": "companion", "name": "Companion", "handles": ["bot", "companion"]}
+    for text in ("@chef hello?", "@librarian hello?", "nobody is called"):
+        assert (await world.post(group, text, **ben)).status_code == 202, text
+    assert (await world.post(other, "@companion hello?", **ben)).status_code == 202  # its agent is there
+    first = (await world.post(group, "@companion hello?", **ben)).json()
+    assert first["content"].startswith("(The agent “chef” of this conversation was deleted.")
+    second = (await world.post(group, "@bot and now?", **ben)).json()
+    assert [one["author"] for one in (first, second)] == [{"id": "companion", "name": "Companion"}] * 2
+    assert (await world.http.get(f"/chat/conversations/{group}")).json()["agent"] == "companion"
+    used = (await world.http.get("/api/usage?by=agent")).text
+    assert '"companion"' in used
+    assert '"chef"' not in used
 
 
 async def test_trying_an_agent_stores_nothing(world: World) -> None:
@@ -229,6 +300,79 @@ async def test_only_operators_make_agents_for_everyone_and_name_addresses(world:
     assert (seen["may_edit"], "persona" in seen) == (False, False)
 
 
+async def test_only_who_may_read_an_agent_is_told_to_copy_it(world: World) -> None:
+    _, ana = await make_key(world, "ana")
+    _, olga = await make_key(world, "olga", "operator")
+    await until_closed(world)
+    await make(world, olga, for_everyone=True)
+    for agent, may_copy in (("companion", True), ("chef", False)):
+        shown = (await world.http.get(f"/api/agents/{agent}", headers=ana)).json()
+        refused = await world.http.patch(f"/api/agents/{agent}", json={"name": "Mine"}, headers=ana)
+        copied = await world.http.post(f"/api/agents/{agent}/copy", json={"id": "mine"}, headers=ana)
+        assert shown["may_copy"] is may_copy
+        assert (refused.status_code, "You can copy it" in refused.json()["detail"]) == (400, may_copy)
+        assert copied.status_code == (201 if may_copy else 400)
+    listed = (await world.http.get("/api/agents", headers=ana)).json()["agents"]
+    assert {one["id"]: one["may_copy"] for one in listed} == {
+        "companion": True,
+        "librarian": True,
+        "chef": False,
+        "mine": True,
+    }
+
+
+@every_case(
+    ("name", "agent_id"),
+    [
+        ("Nöel", "noel"),
+        ("Zoe\u0308", "zoe"),
+        ("Ångström & Söhne", "angstrom-sohne"),
+        ("Straße 5", "strasse-5"),
+        ("مساعد 🦊", "agent-2f7834ab"),
+        ("日本語", "agent-77710aed"),
+        ("x" * 80, "x" * 64),
+    ],
+)
+async def test_every_name_gives_an_id_and_can_be_tried(world: World, name: str, agent_id: str) -> None:
+    fields = {"name": name, "persona": "You help."}
+    tried = await world.http.post("/api/agents/try", json={"content": "hi", "agent": fields})
+    assert (tried.status_code, tried.json()["content"]) == (200, "re: hi"), tried.text
+    made = await world.http.post("/api/agents", json=fields)
+    assert (made.status_code, made.json()["id"], made.json()["name"]) == (201, agent_id, name), made.text
+
+
+@every_case(
+    "fields",
+    [
+        {"name": "a\nb"},
+        {"name": "a\u2028b"},
+        {"name": "safe\u202eefas"},
+        {"name": "a\u2066b"},
+        {"name": "a\x1b[31m"},
+        {"model": "openai:gpt\n5"},
+        {"fallback_model": "openai:gpt\u202e5"},
+    ],
+)
+async def test_a_line_has_no_line_breaks_or_controls(world: World, fields: dict[str, str]) -> None:
+    refused = await world.http.post("/api/agents", json={**CHEF, **fields})
+    assert refused.status_code == 422
+    [field] = fields
+    assert refused.json()["detail"].startswith(f"`{field}` must be one line without control characters")
+
+
+async def test_a_stored_name_that_is_refused_today_breaks_nothing(world: World) -> None:
+    await make(world)
+    await world.sql(
+        "UPDATE agents SET document = jsonb_set(document, '{name}', '\"a\\nb\"') WHERE id = 'chef' RETURNING 1"
+    )
+    listed = (await world.http.get("/api/agents")).json()["agents"]
+    assert [one["name"] for one in listed] == ["Companion", "Librarian", "a\nb"]
+    here = (await world.http.post("/api/threads", json={"agent": "chef"})).json()["id"]
+    assert (await world.says(here, "hello"))["content"] == "re: hello"
+    assert (await world.http.patch("/api/agents/chef", json={"greeting": "Hi"})).status_code == 422
+    assert (await world.http.patch("/api/agents/chef", json={"name": "Chef"})).status_code == 200
+
+
 async def test_a_private_agent_does_not_exist_for_others(world: World) -> None:
     _, ana = await make_key(world, "ana")
     _, ben = await make_key(world, "ben")
@@ -291,8 +435,57 @@ async def test_a_group_calls_a_made_agent_by_its_handle(world: World) -> None:
     assert (await send("@chef hello?")).status_code == 202
 
 
+async def test_a_handle_that_an_agent_for_everyone_gets_later_stays_with_its_agent(world: World) -> None:
+    _, ana = await make_key(world, "ana")
+    _, olga = await make_key(world, "olga", "operator")
+    await until_closed(world)
+    await make(world, ana, id="cook", handles=["chef"])
+    await make(world, olga, id="clash", handles=["chef"], for_everyone=True)
+    changed = await world.http.patch("/api/agents/cook", json={"description": "Cooks."}, headers=ana)
+    assert (changed.status_code, changed.json()["version"]) == (200, 2), changed.text
+    restored = await world.http.post("/api/agents/cook/versions/1/restore", headers=ana)
+    assert (restored.status_code, restored.json()["handles"]) == (200, ["chef"]), restored.text
+    dropped = await world.http.patch("/api/agents/cook", json={"handles": ["stove"]}, headers=ana)
+    assert dropped.status_code == 200
+    for taken in (
+        await world.http.patch("/api/agents/cook", json={"handles": ["Chef"]}, headers=ana),
+        await world.http.post("/api/agents/cook/versions/1/restore", headers=ana),
+    ):
+        assert (taken.status_code, "@chef belongs to the agent 'clash'" in taken.json()["detail"]) == (409, True)
+
+
+async def test_a_shared_handle_calls_the_agent_of_the_group(world: World) -> None:
+    _, ana = await make_key(world, "ana")
+    _, olga = await make_key(world, "olga", "operator")
+    await until_closed(world)
+    await make(world, ana, id="cook", handles=["chef"])
+    await make(world, olga, id="clash", handles=["chef"], for_everyone=True)
+    for agent in ("cook", "clash"):
+        group = (await world.http.post("/api/threads", json={"agent": agent, "kind": "group"}, headers=ana)).json()[
+            "id"
+        ]
+        body = {"content": "@chef hello?", "author": {"id": "ben", "name": "Ben"}}
+        answer = await world.http.post(f"/chat/conversations/{group}/messages", json=body, headers=ana)
+        assert (answer.status_code, answer.json()["author"]["id"]) == (200, agent)
+
+
 async def test_agents_are_shown_to_whoever_may_call(world: World) -> None:
     _, ana = await make_key(world, "ana")
     await until_closed(world)
     assert (await world.http.get("/api/agents")).status_code == 401
     assert (await world.http.get("/api/agents", headers=ana)).status_code == 200
+
+
+HUGE = 99_999_999_999_999_999_999
+
+
+async def test_a_version_that_no_agent_can_have_is_not_there(world: World) -> None:
+    await make(world)
+    for number in (HUGE, -HUGE, 0, 2**31 - 1, 2**31, 2**63):
+        path = f"/api/agents/chef/versions/{number}"
+        for answer in (await world.http.get(path), await world.http.post(f"{path}/restore")):
+            assert (answer.status_code, str(number) in answer.json()["detail"]) == (404, True), answer.text
+    stale = await world.http.patch(f"/api/agents/chef?version={HUGE}", json={"greeting": "Hi"})
+    assert (stale.status_code, "newest version is 1" in stale.json()["detail"]) == (409, True)
+    page = await world.http.get(f"/api/agents/chef/versions?before={HUGE}")
+    assert [one["version"] for one in page.json()["versions"]] == [1]

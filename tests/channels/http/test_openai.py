@@ -285,6 +285,24 @@ async def test_the_model_is_the_conversations_agent(world: World, ai: openai.Asy
     assert await world.history(here) == []
 
 
+async def test_a_conversation_of_a_deleted_agent_goes_on_with_the_agent_that_answers(
+    world: World, ai: openai.AsyncOpenAI
+) -> None:
+    await world.http.post("/api/agents", json={"id": "chef", "name": "Chef", "persona": "You cook."})
+    here = rapport(await ask(ai, "hello", model="chef", user="anna"))["conversation_id"]
+    await world.http.delete("/api/agents/chef")
+    with pytest.raises(openai.BadRequestError, match="agent of this conversation is `companion`"):
+        await ask(ai, "hello?", model="librarian", extra_headers={"X-Conversation-Id": here})
+    for question in ("hello?", "and now?"):
+        answer = await ask(ai, question, model="companion", extra_headers={"X-Conversation-Id": here})
+        assert answer.model == "companion"
+    assert [each["author"]["id"] for each in await world.history(here) if each["role"] == "assistant"] == [
+        "chef",
+        "companion",
+        "companion",
+    ]
+
+
 async def test_only_a_key_makes_the_same_words_the_same_message(world: World, ai: openai.AsyncOpenAI) -> None:
     """The same text twice is two messages; a client that repeats a request sends its key."""
     for _ in range(2):

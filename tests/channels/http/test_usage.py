@@ -91,6 +91,19 @@ async def test_everybody_sees_their_own_and_the_operator_sees_all(world: World) 
     assert (await world.http.get("/api/session", headers=ana)).json()["budgets"] == []
 
 
+async def test_a_budget_of_somebody_unknown_is_kept_and_said_to_be_so(world: World) -> None:
+    await make_key(world, "ana")
+    _, operator = await make_key(world, LOCAL_USER)
+    await until_closed(world)
+    await add(world, "eve", "companion", "answer", 20)
+    for owner, is_known in (("ana", True), ("eve", True), ("local", True), ("anna", False)):
+        answer = await world.http.put(f"/api/usage/budgets/{owner}", headers=operator, json={"monthly_tokens": 40})
+        assert (answer.status_code, answer.json()["owner_is_known"]) == (200, is_known), owner
+    assert (
+        await world.http.put("/api/usage/budgets/*", headers=operator, json={"monthly_tokens": 4})
+    ).status_code == 400
+
+
 @every_case(
     "query",
     [

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from rapport.domain.errors import (
     Conflict,
+    InvalidFields,
     InvalidInput,
     NotFound,
     Permanent,
@@ -50,6 +51,7 @@ _TITLES = {
 _STATUS: tuple[tuple[type[RapportError], int], ...] = (
     (TooLarge, 413),
     (Conflict, 409),
+    (InvalidFields, 422),
     (InvalidInput, 400),
     (NotFound, 404),
     (Unauthorized, 401),

@@ -45,8 +45,8 @@ export function createPanel(app, root) {
 
 	function edit(id, detail) {
 		if (detail && !detail.may_edit) {
-			const text = `${detail.description} Only an operator may change this agent. You can copy it.`;
-			return fill(root, back(), emptyPanel("spark", detail.name, text, el("div.row", talkButton(detail), copyButton(detail))));
+			const text = `${detail.description} Only an operator may change this agent.${detail.may_copy ? " You can copy it." : ""}`;
+			return fill(root, back(), emptyPanel("spark", detail.name, text, el("div.row", talkButton(detail), detail.may_copy && copyButton(detail))));
 		}
 		const editor = createEditor(app, { defaults, tools, detail, leave, talk, refresh, back, onSaved });
 		editors.set(id, editor);
@@ -98,7 +98,7 @@ export function createPanel(app, root) {
 	const copyButton = agent => act(agent, "Copy", "small quiet", () => copy(agent));
 
 	function item(agent) {
-		const { id, name, description, model, version, is_shipped: isShipped, may_edit: mayEdit } = agent;
+		const { id, name, description, model, version, is_shipped: isShipped, may_edit: mayEdit, may_copy: mayCopy } = agent;
 		return el(
 			"li.card",
 			{ data: { agentId: id } },
@@ -114,7 +114,7 @@ export function createPanel(app, root) {
 				"div.row",
 				talkButton(agent),
 				mayEdit && act(agent, "Edit", "small", () => open(id)),
-				(mayEdit || isShipped) && copyButton(agent),
+				mayCopy && copyButton(agent),
 				mayEdit && isShipped && version > 1 && act(agent, "Reset", "small quiet", () => reset(agent)),
 				mayEdit && !isShipped && act(agent, "Delete", "small quiet", () => remove(agent)),
 			),

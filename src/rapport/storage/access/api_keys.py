@@ -81,6 +81,15 @@ class ApiKeys:
         row = await cursor.fetchone()
         return Caller(row.owner_id, row.role) if row else None
 
+    async def find_role(self, owner_id: str) -> Role:
+        """Return `operator` for the local user and for an owner with an active key of an operator, `user` for others."""
+        cursor = await self.connection.execute(
+            "SELECT EXISTS (SELECT FROM api_keys WHERE owner_id = %s AND role = 'operator' AND revoked_at IS NULL) AS has_key",
+            (owner_id,),
+        )
+        row = await cursor.fetchone()
+        return "operator" if row is not None and row.has_key else choose_default_role(owner_id)
+
     async def has_any(self) -> bool:
         """Return True if a key was ever created: revoking the last one does not allow access without a key again."""
         cursor = await self.connection.execute("SELECT EXISTS (SELECT FROM api_keys) AS has_any")

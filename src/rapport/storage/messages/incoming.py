@@ -8,6 +8,7 @@ from typing import Any
 from psycopg.errors import UniqueViolation
 from psycopg.types.json import Jsonb
 
+from rapport.domain.agent_profile import EVERYONE
 from rapport.domain.conversation import Audience, Incoming, Message, extract_text
 from rapport.domain.event import Accepted, ClaimedEvent
 from rapport.domain.ids import new_id
@@ -25,7 +26,8 @@ MAX_STORED_EDITS = 50
 # `ingest/addressing.py` decides what is for the agent; this picks its decision for the conversation's row (ADR 43).
 _FOR_AGENT = (
     "(CASE WHEN kind = 'direct' THEN %(in_direct_chats)s"
-    " ELSE %(in_group_chats)s OR agent_id = ANY(%(in_groups_of)s) END)"
+    " ELSE %(in_group_chats)s OR agent_id = ANY(%(in_groups_of)s) OR (%(in_groups_of_deleted)s AND NOT EXISTS"
+    f" (SELECT FROM agents a WHERE a.id = agent_id AND a.owner_id IN (%(owner)s, '{EVERYONE}'))) END)"
 )
 # One statement is one transaction. `line` locks the conversation's row, so writers take turns and times increase.
 # If no other event is open and `claim` is set, the event starts as running, without a poll of the queue in between.
@@ -297,4 +299,5 @@ def _audience_parameters(audience: Audience) -> dict[str, Any]:
         "in_direct_chats": audience.in_direct_chats,
         "in_group_chats": audience.in_group_chats,
         "in_groups_of": list(audience.in_groups_of),
+        "in_groups_of_deleted": audience.in_groups_of_deleted,
     }

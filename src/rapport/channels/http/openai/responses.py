@@ -129,6 +129,7 @@ class Envelope:
     """The fields that all parts of one reply share. They are known before the reply is."""
 
     accepted: Accepted
+    agent_id: str
     prompt_tokens: int
     kept: bool
     """True where the conversation stays after the reply."""
@@ -136,7 +137,7 @@ class Envelope:
     @property
     def frame(self) -> Frame:
         # The id of the answered message: the reply has none while it is being written.
-        return Frame(self.accepted.message_id, self.accepted.created_at, self.accepted.agent_id)
+        return Frame(self.accepted.message_id, self.accepted.created_at, self.agent_id)
 
     def completion(self, reply: Message) -> dict[str, Any]:
         """Return the whole reply."""

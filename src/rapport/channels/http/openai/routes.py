@@ -119,7 +119,7 @@ class _Completions:
             await self._refuse_other_agent(owner, target_id, agent)
         incoming = Incoming(owner, target_id, message.content, message.author, client_message_id=key, awaits_reply=True)
         ticket = await self.core.runner.accept(incoming, listen=body.stream is True)
-        envelope = Envelope(ticket.accepted, count_sent_tokens(body), kept=True)
+        envelope = Envelope(ticket.accepted, agent.id, count_sent_tokens(body), kept=True)
         headers = {"X-Conversation-Id": target_id}
         if body.stream:
             return CompletionStream(ticket, envelope, headers=headers, counts_tokens=body.counts_tokens)
@@ -149,7 +149,7 @@ class _Completions:
             await self.conversations.begin_ephemeral(owner, ephemeral_id, agent, before)
             incoming = Incoming(owner, ephemeral_id, message.content, message.author)
             ticket = await self.core.runner.accept(incoming, listen=body.stream is True)
-            envelope = Envelope(ticket.accepted, count_sent_tokens(body), kept=False)
+            envelope = Envelope(ticket.accepted, agent.id, count_sent_tokens(body), kept=False)
             if body.stream:
                 erase = stack.pop_all().aclose
                 return CompletionStream(ticket, envelope, counts_tokens=body.counts_tokens, afterwards=erase)
@@ -177,8 +177,9 @@ class _Completions:
 
     async def _refuse_other_agent(self, owner: str, conversation_id: str, agent: AgentProfile) -> None:
         conversation = await self.core.conversations.get(owner, conversation_id)
-        if conversation.agent_id != agent.id:
-            raise UnsupportedField(f"The agent of this conversation is `{conversation.agent_id}`.", param="model")
+        answering = await self.core.agents.get_for_conversation(conversation)
+        if answering.id != agent.id:
+            raise UnsupportedField(f"The agent of this conversation is `{answering.id}`.", param="model")
 
 
 def _header(request: Request, name: str) -> str | None:

@@ -4,13 +4,19 @@ from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Query, Response
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from rapport.agents.document import AgentDocument, describe_defaults, make_id, make_profile, merge_document
+from rapport.agents.document import (
+    AgentDocument,
+    describe_defaults,
+    make_id,
+    make_profile,
+    merge_document,
+    read_document,
+)
 from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.rendering.json_views import json_response
-from rapport.channels.http.requests.json_bodies import Body, StrictRoute
+from rapport.channels.http.requests.json_bodies import Body, StrictRoute, parse_body
 from rapport.core.agents import ListedAgent, VersionChange
 from rapport.core.core import Core
 from rapport.domain.agent_profile import AgentProfile, Grounding
@@ -37,6 +43,7 @@ class AgentView(BaseModel):
     version: int
     for_everyone: bool
     may_edit: bool
+    may_copy: Annotated[bool, Field(description="Only who may read an agent's instructions may copy it")]
     is_shipped: bool
 
 
@@ -50,7 +57,7 @@ class AgentsView(BaseModel):
     agents: list[AgentView]
 
 
-READ_ONLY = frozenset({"remembers", "follows_up", "version", "may_edit", "is_shipped", "updated_at"})
+READ_ONLY = frozenset({"remembers", "follows_up", "version", "may_edit", "may_copy", "is_shipped", "updated_at"})
 """Fields of an agent's view that its document does not have: they are ignored in a body, so that a view can be sent back."""
 
 
@@ -59,6 +66,24 @@ class AgentBody(AgentDocument):
     @classmethod
     def drop_read_only(cls, value: object) -> object:
         return _drop_read_only(value)
+
+
+class NewVersionBody(AgentDocument):
+    """An agent that replaces another one; with a version, like `?version=`, only that one."""
+
+    version: Annotated[
+        int | None,
+        Field(ge=1, exclude=True, description="Only if this is the newest version; otherwise the answer is 409"),
+    ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def drop_read_only(cls, value: object) -> object:
+        return _drop_read_only(value, but="version")
+
+
+class _KnownVersion(Body):
+    version: Annotated[int | None, Field(ge=1)] = None
 
 
 class CopyBody(Body):
@@ -106,8 +131,9 @@ def agent_routes(core: Core, auth: Authenticator) -> APIRouter:
         return json_response(agent_detail_view(await agents.get(by, agent_id)))
 
     @router.put("/{agent_id}", response_model=AgentDetailView, summary="Replace an agent by a new version")
-    async def replace(agent_id: str, body: AgentBody, version: Version = None, by: Caller = caller) -> Response:
-        return json_response(agent_detail_view(await agents.replace(by, agent_id, body, version=version)))
+    async def replace(agent_id: str, body: NewVersionBody, version: Version = None, by: Caller = caller) -> Response:
+        known = _join_versions(version, body.version)
+        return json_response(agent_detail_view(await agents.replace(by, agent_id, body, version=known)))
 
     @router.patch(
         "/{agent_id}",
@@ -116,7 +142,8 @@ def agent_routes(core: Core, auth: Authenticator) -> APIRouter:
     )
     async def change(agent_id: str, body: dict[str, Any], version: Version = None, by: Caller = caller) -> Response:
         changes = cast("dict[str, Any]", _drop_read_only(body))
-        return json_response(agent_detail_view(await agents.change(by, agent_id, changes, version=version)))
+        known = _join_versions(version, parse_body(_KnownVersion, {"version": body.get("version")}).version)
+        return json_response(agent_detail_view(await agents.change(by, agent_id, changes, version=known)))
 
     @router.delete("/{agent_id}", status_code=204, summary="Delete an agent and what it remembers")
     async def delete(agent_id: str, by: Caller = caller) -> Response:
@@ -224,30 +251,30 @@ async def _make_tried_profile(
     if not listed.may_edit:
         raise InvalidInput("`agent`: only who may change this agent can try changes of it.")
     merged = merge_document(listed.document, cast("dict[str, Any]", _drop_read_only(dict(changes))))
-    document = _read_tried({**merged, "id": None, "for_everyone": None})
+    document = read_document({**merged, "id": None, "for_everyone": None})
     core.agents.check_rights(document, editor, before=listed.document)
     return make_profile(document, agent_id=agent_id, owner_id=listed.profile.owner_id)
 
 
 def _make_new_profile(core: Core, editor: Caller, fields: Mapping[str, Any]) -> AgentProfile:
     """Return the agent that these fields would make, after the checks that making it would do."""
-    document = _read_tried(_drop_read_only(dict(fields)))
+    document = read_document(_drop_read_only(dict(fields)))
     core.agents.check_rights(document, editor)
     return make_profile(document, agent_id=document.id or make_id(document.name), owner_id=editor.owner_id)
 
 
-def _read_tried(fields: object) -> AgentDocument:
-    try:
-        return AgentDocument.model_validate(fields)
-    except ValidationError as error:
-        raise RequestValidationError(error.errors()) from error
+def _join_versions(asked: int | None, sent: int | None) -> int | None:
+    """Return the version that the caller knows, from the query or from the body."""
+    if None not in (asked, sent) and asked != sent:
+        raise InvalidInput("`version` in the address and `version` in the body differ: send one of them.")
+    return sent if asked is None else asked
 
 
-def _drop_read_only(value: object) -> object:
+def _drop_read_only(value: object, *, but: str = "") -> object:
     if not isinstance(value, dict):
         return value
     fields = cast("dict[str, Any]", value)
-    return {name: field for name, field in fields.items() if name not in READ_ONLY}
+    return {name: field for name, field in fields.items() if name == but or name not in READ_ONLY}
 
 
 def agent_view(listed: ListedAgent) -> dict[str, Any]:
@@ -266,6 +293,7 @@ def agent_view(listed: ListedAgent) -> dict[str, Any]:
         "version": profile.version,
         "for_everyone": profile.is_for_everyone,
         "may_edit": listed.may_edit,
+        "may_copy": listed.may_read_text,
         "is_shipped": listed.is_shipped,
     }
 

@@ -12,10 +12,10 @@ from rapport.channels.http.auth.authentication import Authenticator
 from rapport.channels.http.rendering.json_views import json_response
 from rapport.channels.http.requests.json_bodies import Body, StrictRoute
 from rapport.core.core import Core
-from rapport.domain.caller import Caller
+from rapport.domain.caller import Caller, check_owner_id
 from rapport.domain.errors import InvalidInput
 from rapport.domain.text_checks import check_text
-from rapport.domain.usage import DIMENSIONS, BudgetState, Dimension, UsageSum, first_of_month
+from rapport.domain.usage import DIMENSIONS, MAX_BUDGET, BudgetState, Dimension, UsageSum, first_of_month
 
 EVERYBODY = "*"
 MAX_ROWS = 1_000
@@ -73,12 +73,13 @@ class UsageView(BaseModel):
 class BudgetBody(Body):
     """`monthly_tokens` is the number of tokens that the owner may use in a month (UTC); null removes the budget."""
 
-    monthly_tokens: Annotated[int | None, Field(ge=0, le=10**15)]
+    monthly_tokens: Annotated[int | None, Field(ge=0, le=MAX_BUDGET)]
 
 
 class OwnerBudgetView(BaseModel):
     owner: str
     monthly_tokens: int | None
+    owner_is_known: Annotated[bool, Field(description="False if the owner has neither a key nor data yet")]
 
 
 def usage_routes(core: Core, auth: Authenticator) -> APIRouter:
@@ -125,9 +126,8 @@ def usage_routes(core: Core, auth: Authenticator) -> APIRouter:
     )
     async def set_budget(owner: str, body: BudgetBody, _operator: Caller = operator) -> Response:
         """Requires a key with the role `operator`."""
-        owner = check_text(owner, what="owner", limit=MAX_OWNER_CHARACTERS)
-        await core.usage.set_budget(owner, body.monthly_tokens)
-        return json_response({"owner": owner, "monthly_tokens": body.monthly_tokens})
+        is_known = await core.usage.set_budget(check_owner_id(owner), body.monthly_tokens)
+        return json_response({"owner": owner, "monthly_tokens": body.monthly_tokens, "owner_is_known": is_known})
 
     return router
 
