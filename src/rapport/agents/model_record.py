@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_COUNTS = ("tool_calls", "text_calls", "follow_ups", "answered_triggers", "refused_pictures")
+_COUNTS = (
+    "tool_calls",
+    "text_calls",
+    "follow_ups",
+    "answered_triggers",
+    "refused_pictures",
+    "bare_closings",
+    "answers_since",
+)
+ANSWERS_TO_FORGET_THOUGHTS = 20
+"""After this many answers without one, a model is no longer expected to end thoughts that it has not begun."""
 
 
 @dataclass(slots=True)
@@ -23,6 +33,10 @@ class ModelRecord:
     """Triggers that it answered as if the person had said them."""
     refused_pictures: int = 0
     """Prompts that it took only without their pictures."""
+    bare_closings: int = 0
+    """Answers that ended a thought which they had not begun: the server's template begins it."""
+    answers_since: int = 0
+    """Answers without that, since the last one with it."""
     _stored: tuple[bool, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -56,6 +70,11 @@ class ModelRecord:
     def takes_pictures(self) -> bool:
         return self.refused_pictures == 0
 
+    @property
+    def begins_in_thought(self) -> bool:
+        """Return True if the beginning of its answers is held back, because it may be a thought (ADR 99)."""
+        return self.bare_closings > 0 and self.answers_since < ANSWERS_TO_FORGET_THOUGHTS
+
     def has_news(self) -> bool:
         """Return True once after what is concluded from the counts has changed: then the record is stored."""
         changed = self._stored != self.conclusions
@@ -65,7 +84,20 @@ class ModelRecord:
     @property
     def conclusions(self) -> tuple[bool, ...]:
         """Return what decides about prompts."""
-        return self.may_have_tools, self.has_called_tools, self.needs_plain_trigger, self.takes_pictures
+        return (
+            self.may_have_tools,
+            self.has_called_tools,
+            self.needs_plain_trigger,
+            self.takes_pictures,
+            self.begins_in_thought,
+        )
+
+    def count_beginning(self, *, was_thought: bool) -> None:
+        """Count an answer with text by whether it began inside a thought."""
+        if was_thought:
+            self.bare_closings, self.answers_since = self.bare_closings + 1, 0
+        elif self.bare_closings:
+            self.answers_since += 1
 
     def count_trigger(self, *, was_answered: bool) -> None:
         """Count a trigger that the model answered as if the person had said it, or on which it wrote to the person."""
@@ -84,4 +116,5 @@ class ModelRecord:
             tools = "has called no tool yet; rules find what to remember and when to follow up"
         trigger = "; follow-ups are asked for in simpler words" if self.needs_plain_trigger else ""
         pictures = "" if self.takes_pictures else "; it gets no pictures, because its server refused them"
-        return f"it {tools}{trigger}{pictures}"
+        thoughts = "; its answers are not streamed before it ends a thought" if self.begins_in_thought else ""
+        return f"it {tools}{trigger}{pictures}{thoughts}"
