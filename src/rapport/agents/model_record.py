@@ -14,9 +14,13 @@ _COUNTS = (
     "refused_pictures",
     "bare_closings",
     "answers_since",
+    "plain_triggers",
 )
 ANSWERS_TO_FORGET_THOUGHTS = 20
 """After this many answers without one, a model is no longer expected to end thoughts that it has not begun."""
+
+PLAIN_TRIGGERS_BEFORE_RETRY = 10
+"""After this many plain triggers the agent's own one is tried again: the model, or the agent's prompt, may be another by now."""
 
 
 @dataclass(slots=True)
@@ -37,6 +41,8 @@ class ModelRecord:
     """Answers that ended a thought which they had not begun: the server's template begins it."""
     answers_since: int = 0
     """Answers without that, since the last one with it."""
+    plain_triggers: int = 0
+    """Triggers that were written plainly, since the usual one was last tried."""
     _stored: tuple[bool, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -100,11 +106,17 @@ class ModelRecord:
             self.answers_since += 1
 
     def count_trigger(self, *, was_answered: bool) -> None:
-        """Count a trigger that the model answered as if the person had said it, or on which it wrote to the person."""
+        """Count a usual trigger that the model answered as if the person had said it, or on which it wrote to the person."""
         if was_answered:
             self.answered_triggers += 1
         else:
             self.follow_ups += 1
+
+    def count_plain_trigger(self) -> None:
+        """Count a plain trigger. After some of them the counts of usual triggers begin again, so the next trigger is a usual one."""
+        self.plain_triggers += 1
+        if self.plain_triggers >= PLAIN_TRIGGERS_BEFORE_RETRY:
+            self.plain_triggers = self.answered_triggers = self.follow_ups = 0
 
     def describe(self) -> str:
         """Return sentences about what is asked of the model, for an operator."""
