@@ -30,7 +30,7 @@ from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world
 
 FALLBACK = (
-    "Temporary issue generating response. Here are the relevant documents summary: there are none for this message."
+    "Temporary issue generating response. Here are the relevant documents summary: no relevant documents were found."
     " Your message is kept; please send it again in a moment."
 )
 SAID = "My armadillo Wilhelmina has a rash"

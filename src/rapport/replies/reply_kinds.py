@@ -47,24 +47,33 @@ def make_guard_reply(reason: str, text: str = "") -> Reply:
 
 
 def make_fallback_reply(
-    passages: Sequence[Passage], kind: str, reason: str, *, problem: str | None = None, model: str = ""
+    passages: Sequence[Passage],
+    kind: str,
+    reason: str,
+    *,
+    problem: str | None = None,
+    model: str = "",
+    is_kept: bool = True,
 ) -> Reply:
     """Return the reply for the case that the model can't answer: always the same text for the same passages.
 
-    Its metadata has the problem, as a fixed word, and the model's name, for the operator. `reason` is logged: it must not
+    Without passages it says what to do, and that the message is kept if it `is_kept`. Its metadata has the problem, as a fixed word, and the model's name, for the operator. `reason` is logged: it must not
     quote a message.
     """
     log.warning("chat.error", errorType=kind, message=reason)
     snippets = _make_snippets(passages)
-    summary = "there are none for this message. Your message is kept; please send it again in a moment."
+    advice = "Your message is kept; please send it again" if is_kept else "Please send your message again"
+    summary = f"no relevant documents were found. {advice} in a moment."
     return _make_fallback(FALLBACK + (_quote(snippets) or summary), snippets, problem or kind, model)
 
 
-def make_budget_reply(passages: Sequence[Passage], spent: BudgetState, *, model: str = "") -> Reply:
+def make_budget_reply(
+    passages: Sequence[Passage], spent: BudgetState, *, model: str = "", is_kept: bool = True
+) -> Reply:
     """Return the fallback reply for the case that a budget of tokens is used up: it says so, and when that ends."""
     log.warning("chat.error", errorType="budget", message=f"the {spent.kind}'s budget of tokens is used up")
     snippets = _make_snippets(passages)
-    text = f"{_ISSUE}{spent.sentence} Your message is kept."
+    text = f"{_ISSUE}{spent.sentence}{' Your message is kept.' if is_kept else ''}"
     if snippets:
         text = f"{text} {_SUMMARY}{_quote(snippets)}"
     return _make_fallback(text, snippets, "budget", model)

@@ -12,6 +12,7 @@ from rapport.agents.failures import ModelFailed
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.follow_up import Autonomy, TriggerType
+from rapport.domain.ids import is_ephemeral_id
 from rapport.domain.usage import UsageMeter
 from rapport.metrics import Metrics
 from rapport.storage.messages.neighbours import LinkedMessages
@@ -66,6 +67,11 @@ class Turn:
     @property
     def model_name(self) -> str:
         return self.profile.model.name or self.deps.models.servers.name
+
+    @property
+    def is_kept(self) -> bool:
+        """Return True if the conversation is stored beyond this turn."""
+        return not is_ephemeral_id(self.event.conversation_id)
 
     @property
     def calls_tools(self) -> bool:

@@ -116,6 +116,13 @@ async def test_a_deleted_agents_conversation_is_answered_by_the_default_which_sa
     assert said == ["(The agent “chef” of this conversation was deleted. Companion answers now.)\n\nre: one", "re: two"]
 
 
+async def test_a_try_that_fails_promises_to_keep_nothing(world: World) -> None:
+    world.model.will_fail(ValueError("no"))
+    tried = await world.http.post("/api/agents/try", json={"content": "soup?", "agent": {**CHEF, "id": None}})
+    assert "Please send your message again" in tried.text
+    assert "is kept" not in tried.text
+
+
 async def test_trying_an_agent_stores_nothing(world: World) -> None:
     await make(world)
     before = await world.sql("SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM conversations)")
