@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from rapport.domain.event import Reply
+from rapport.domain.model_problems import ModelSetup
 from rapport.domain.note import NOTE_ID, Passage
 from rapport.domain.usage import BudgetState
 from rapport.replies.citations import check_citations
@@ -20,6 +21,7 @@ GUARD = "I don't have sufficiently relevant documents to answer confidently. Ple
 _ISSUE = "Temporary issue generating response. "
 _SUMMARY = "Here are the relevant documents summary: "
 FALLBACK = _ISSUE + _SUMMARY
+NO_SETUP = ModelSetup()
 
 
 def make_model_reply(text: str, passages: Sequence[Passage]) -> Reply:
@@ -52,12 +54,12 @@ def make_fallback_reply(
     reason: str,
     *,
     problem: str | None = None,
-    model: str = "",
+    model: ModelSetup = NO_SETUP,
     is_kept: bool = True,
 ) -> Reply:
     """Return the reply for the case that the model can't answer: always the same text for the same passages.
 
-    Without passages it says what to do, and that the message is kept if it `is_kept`. Its metadata has the problem, as a fixed word, and the model's name, for the operator. `reason` is logged: it must not
+    Without passages it says what to do, and that the message is kept if it `is_kept`. Its metadata has the problem, as a fixed word, and where the model is set up, for the operator. `reason` is logged: it must not
     quote a message.
     """
     log.warning("chat.error", errorType=kind, message=reason)
@@ -68,7 +70,7 @@ def make_fallback_reply(
 
 
 def make_budget_reply(
-    passages: Sequence[Passage], spent: BudgetState, *, model: str = "", is_kept: bool = True
+    passages: Sequence[Passage], spent: BudgetState, *, model: ModelSetup = NO_SETUP, is_kept: bool = True
 ) -> Reply:
     """Return the fallback reply for the case that a budget of tokens is used up: it says so, and when that ends."""
     log.warning("chat.error", errorType="budget", message=f"the {spent.kind}'s budget of tokens is used up")
@@ -87,7 +89,7 @@ def _quote(snippets: Sequence[Mapping[str, str]]) -> str:
     return " ".join(f"{defuse_lines(snippet['text'])} [source: {snippet['id']}]" for snippet in snippets)
 
 
-def _make_fallback(text: str, snippets: Sequence[Mapping[str, str]], problem: str, model: str) -> Reply:
+def _make_fallback(text: str, snippets: Sequence[Mapping[str, str]], problem: str, model: ModelSetup) -> Reply:
     text = check_citations(text, [snippet["id"] for snippet in snippets]).text
-    details = {"kind": problem, "model": model}
+    details = {"kind": problem, "model": model.model, **model.describe()}
     return Reply(text, sources=snippets, metadata={"fallback_used": True, "problem": details})

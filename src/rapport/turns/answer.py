@@ -19,6 +19,7 @@ from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.draft import Draft
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import Plan
+from rapport.domain.model_problems import ModelSetup
 from rapport.domain.note import Passage
 from rapport.domain.usage import Purpose
 from rapport.memory.memory_store import PreparedMemory
@@ -119,9 +120,9 @@ async def _find_refusal(turn: Turn, search: Search) -> Reply | None:
         return make_guard_reply(reason, turn.profile.guard_text)
     if turn.input.is_breaker_open:
         detail = "the model failed too often in this conversation and rests for a while"
-        return _fall_back(turn, findings.passages, "breaker", detail, problem="resting")
+        return _fall_back(turn, findings.passages, "breaker", detail, "resting")
     if (spent := await find_spent_budget(turn)) is not None:
-        return make_budget_reply(findings.passages, spent, model=turn.model_name, is_kept=turn.is_kept)
+        return make_budget_reply(findings.passages, spent, model=turn.describe_model(), is_kept=turn.is_kept)
     return None
 
 
@@ -143,7 +144,8 @@ async def _ask_and_check(prompt: TurnPrompt, draft: Draft, calls: TurnCalls | No
         if notice:
             reply = replace(reply, content=f"{notice}{reply.content}")
     except ModelFailed as failure:
-        reply = _fall_back(turn, search.findings.passages, failure.kind, str(failure), problem=failure.problem)
+        setup = turn.describe_model(failure)
+        reply = _fall_back(turn, search.findings.passages, failure.kind, str(failure), failure.problem, setup)
         reply = replace(reply, model_failed=True, was_refused=failure.kind in TOO_LONG)
     except asyncio.CancelledError:
         if not draft.accept_cancellation():
@@ -199,8 +201,16 @@ async def _read_input(
     return turn_input, links
 
 
-def _fall_back(turn: Turn, passages: Sequence[Passage], kind: str, reason: str, *, problem: str | None = None) -> Reply:
-    return make_fallback_reply(passages, kind, reason, problem=problem, model=turn.model_name, is_kept=turn.is_kept)
+def _fall_back(
+    turn: Turn,
+    passages: Sequence[Passage],
+    kind: str,
+    reason: str,
+    problem: str | None = None,
+    setup: ModelSetup | None = None,
+) -> Reply:
+    model = setup or turn.describe_model()
+    return make_fallback_reply(passages, kind, reason, problem=problem, model=model, is_kept=turn.is_kept)
 
 
 def _choose_lookup(turn: Turn, prompt_input: PromptInput) -> Lookup:
