@@ -48,7 +48,7 @@ _NO_KEY = (
 def advise(problem: str, model: str | ModelSetup) -> str:
     """Return a sentence for the operator about a problem with this model; a name is that of the server's model."""
     setup = model if isinstance(model, ModelSetup) else ModelSetup(model)
-    if problem == "not_set_up" and setup.missing:
+    if problem == "not_set_up" and setup.missing and setup.agent_id:
         return f"The agent “{setup.agent_id}” can't answer. {setup.missing} Restart the server afterwards."
     text = _ADVICE.get(problem, _UNKNOWN)
     if problem == "key_refused" and setup.has_own_address and not setup.key_variable:
@@ -59,14 +59,16 @@ def advise(problem: str, model: str | ModelSetup) -> str:
     field = f"the field `{'fallback_model' if setup.is_fallback else 'model'}` of {agent}"
     address = f"the field `model_options.base_url` of {agent}" if own else ADDRESSES.get(provider, "RAPPORT_MODEL")
     server = f"the model server of {agent}" if own else "the model server"
+    own_key = f"{setup.key_variable or '`model_options.key_variable`'}, which {agent} names,"
+    needs_restart = "" if own else ", and restart if you change the address" if setup.agent_id else ", and restart"
     return text.format(
-        key=f"{setup.key_variable}, which {agent} names," if own else KEYS.get(provider, "RAPPORT_MODEL's key"),
+        key=own_key if own else KEYS.get(provider, "RAPPORT_MODEL's key"),
         server=server if text is not _NO_KEY else server[0].upper() + server[1:],
         address=address,
         field=field if setup.agent_id else "RAPPORT_MODEL",
         in_env="" if setup.agent_id else " in .env",
         in_settings=f": the key in .env, the model in {field}" if setup.agent_id else " in .env and restart",
-        restart="" if setup.agent_id and own else ", and restart",
+        restart=needs_restart,
         and_restart="" if own else ", and restart if you change that",
         name=name or setup.model,
         pull=f" `ollama pull {name}` gets it." if provider == "ollama" else "",

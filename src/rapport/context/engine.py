@@ -210,10 +210,11 @@ def _add_replies_to_similar(
 
 
 def _remove_calls(chosen: dict[str, ChosenMessage], exchanges: Sequence[Exchange]) -> None:
-    """Remove the calls of exchanges about something else."""
+    """Remove the calls of exchanges about something else, unless they were found by meaning."""
     for exchange in exchanges:
-        if exchange.call is not None and "semantic" not in getattr(chosen.get(exchange.call.id), "reasons", ()):
-            chosen.pop(exchange.call.id, None)
+        entry = chosen.get(exchange.call.id) if exchange.call is not None else None
+        if entry is not None and "semantic" not in entry.reasons:
+            del chosen[entry.message.id]
 
 
 def _add_exchanges(
