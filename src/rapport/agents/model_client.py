@@ -19,7 +19,7 @@ from rapport.agents.model_record import ModelRecord
 from rapport.agents.pictures import drop_pictures, has_pictures
 from rapport.agents.tools.calls import has_calls
 from rapport.agents.tools.registry import ALL_TOOLS, BUILT_IN, UPSERT_MEMORY
-from rapport.replies.machinery import MachineryFilter, Visible, cut_machinery
+from rapport.replies.machinery import MachineryFilter, cut_machinery
 from rapport.replies.written_calls import OfferedTools, WrittenCall
 
 log = structlog.get_logger()
@@ -162,10 +162,9 @@ class ModelClient:
                 with MeteredCall(self._name, messages, target.options, on_call, is_free=self._is_free) as call:
                     if tokens is None:
                         call.received = await target.model.ainvoke(messages, **target.options)
-                        visible = None
                     else:
-                        visible = await self._stream(target, messages, tokens, call)
-                asked = self._cut_machinery(_refuse_nothing(call.received or AIMessage("")), visible, target.named)
+                        await self._stream(target, messages, tokens, call)
+                asked = self._cut_machinery(_refuse_nothing(call.received or AIMessage("")), target.named)
                 return asked if offer is not None else replace(asked, message=_refuse_nothing(asked.message))
             except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
                 failure = error
@@ -179,37 +178,28 @@ class ModelClient:
             await asyncio.sleep(wait)
         raise AssertionError("unreachable: the loop returns or raises")
 
-    def _cut_machinery(self, reply: AIMessage, streamed: Visible | None, named: OfferedTools) -> ModelAnswer:
-        """Return the reply without tool calls written as text, thoughts and special tokens, and those calls.
-
-        A streamed reply is exactly what was streamed, also if a part of it turned out to be a thought too late (ADR 99).
-        """
+    def _cut_machinery(self, reply: AIMessage, named: OfferedTools) -> ModelAnswer:
+        """Return the reply without tool calls written as text, thoughts and special tokens, and those calls."""
         text = str(reply.text)
-        visible = streamed or cut_machinery(text, named, begins_in_thought=self._record.begins_in_thought)
+        visible = cut_machinery(text, named, begins_in_thought=self._record.begins_in_thought)
         if text.strip():
             self._record.count_beginning(was_thought=visible.began_in_thought)
         if visible.text == text:
             return ModelAnswer(reply)
         return ModelAnswer(reply.model_copy(update={"content": visible.text}), visible.calls)
 
-    async def _stream(
-        self, target: _Offer, messages: list[BaseMessage], on_token: OnToken, call: MeteredCall
-    ) -> Visible:
-        """Stream an answer into the call; return what was streamed."""
+    async def _stream(self, target: _Offer, messages: list[BaseMessage], on_token: OnToken, call: MeteredCall) -> None:
+        """Stream an answer into the call."""
         answer: AIMessageChunk | None = None
-        shown: list[str] = []
         visible = MachineryFilter(target.named, begins_in_thought=self._record.begins_in_thought)
-
-        def show(text: str) -> None:
-            if text:
-                shown.append(text)
-                on_token(text)
 
         async for piece in target.model.astream(messages, **target.options):
             chunk = cast("AIMessageChunk", piece)
             call.received = answer = chunk if answer is None else answer + chunk
-            show(visible.feed(str(chunk.text)))
-        show(visible.finish())
+            if text := visible.feed(str(chunk.text)):
+                on_token(text)
+        if text := visible.finish():
+            on_token(text)
         if answer is not None:
             call.received = AIMessage(
                 answer.content,
@@ -218,7 +208,6 @@ class ModelClient:
                 tool_calls=answer.tool_calls,
                 invalid_tool_calls=answer.invalid_tool_calls,
             )
-        return Visible("".join(shown), tuple(visible.calls), visible.began_in_thought)
 
 
 class _Relay:
