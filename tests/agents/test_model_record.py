@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rapport.agents.model_record import ModelRecord
+from rapport.agents.model_record import PLAIN_TRIGGERS_BEFORE_RETRY, ModelRecord
 
 
 def test_nothing_is_known_of_a_new_model() -> None:
@@ -32,6 +32,19 @@ def test_the_trigger_is_plain_if_more_than_every_fourth_was_answered() -> None:
         plain.append(record.needs_plain_trigger)
     assert plain == [True, True, True, False, True]
     assert (record.answered_triggers, record.follow_ups) == (2, 3)
+
+
+def test_the_usual_trigger_is_tried_again_after_some_plain_ones() -> None:
+    record = ModelRecord(answered_triggers=5, follow_ups=2)
+    plain: list[bool] = []
+    for _ in range(PLAIN_TRIGGERS_BEFORE_RETRY):
+        plain.append(record.needs_plain_trigger)
+        record.count_plain_trigger()
+    assert plain == [True] * PLAIN_TRIGGERS_BEFORE_RETRY
+    assert not record.needs_plain_trigger
+    assert record.has_news()
+    record.count_trigger(was_answered=True)
+    assert record.needs_plain_trigger
 
 
 def test_a_model_that_writes_calls_as_text_gets_the_plain_trigger() -> None:

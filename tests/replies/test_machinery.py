@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rapport.replies.leading_thought import MAX_HELD_THOUGHT_CHARACTERS
 from rapport.replies.machinery import MachineryFilter, cut_machinery
 from rapport.replies.machinery_decisions import MAX_HELD_CHARACTERS
 from rapport.replies.written_calls import WrittenCall
@@ -89,11 +91,32 @@ def test_a_call_in_code_counts_only_with_arguments_that_fit() -> None:
         assert cut_machinery(code, TOOLS).text == code
 
 
-def test_a_late_end_of_a_thought_is_reported_to_a_reader_of_the_stream() -> None:
+def test_a_thought_that_only_ends_is_cut_out_of_a_finished_reply() -> None:
     thought = "They made lasagne. " * 200
-    assert cut_machinery(f"{thought}</think>{SAID}", TOOLS).text == SAID
+    visible = cut_machinery(f"{thought}</think>{SAID}", TOOLS)
+    assert (visible.text, visible.began_in_thought) == (SAID, True)
+    assert not cut_machinery(f"<think>{thought}</think>{SAID}", TOOLS).began_in_thought
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=12))
+def test_the_beginning_is_held_back_for_a_model_that_begins_in_a_thought(sizes: list[int]) -> None:
+    thought = 'They made lasagne. {"name": "upsert_memory", "arguments": {"content": "x"}} ' * 20
+    text, pieces = f"{thought}</think>\n{SAID}", list[str]()
+    for size in itertools.cycle(sizes):
+        pieces.append(text[:size])
+        if not (text := text[size:]):
+            break
     reply = MachineryFilter(TOOLS, begins_in_thought=True)
-    assert "".join([reply.feed(thought), reply.feed(f"</think>{SAID}"), reply.finish()]) == SAID
+    assert "".join([*map(reply.feed, pieces), reply.finish()]) == SAID
+    assert (reply.calls, reply.thought_end, reply.began_in_thought) == ([], 0, True)
+
+
+def test_a_beginning_without_end_is_shown_once_it_is_too_long_for_a_thought() -> None:
+    reply = MachineryFilter(TOOLS, begins_in_thought=True)
+    assert reply.feed("word " * (MAX_HELD_THOUGHT_CHARACTERS // 5)) == ""
+    assert reply.feed("more words") != ""
+    assert not reply.began_in_thought
 
 
 def test_a_call_without_end_does_not_hold_text_back_for_ever() -> None:

@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 from bench.processes import free_port
 
-from rapport.agents.advice import advise
+from rapport.agents.advice import advise, advise_about_reply
 from rapport.agents.failures import classify_failure
 from rapport.agents.models import close_model
 from rapport.agents.openai import ProviderError, make_openai
@@ -30,7 +30,7 @@ from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World, open_world
 
 FALLBACK = (
-    "Temporary issue generating response. Here are the relevant documents summary: there are none for this message."
+    "Temporary issue generating response. Here are the relevant documents summary: no relevant documents were found."
     " Your message is kept; please send it again in a moment."
 )
 SAID = "My armadillo Wilhelmina has a rash"
@@ -139,6 +139,95 @@ async def test_the_local_user_is_told_what_is_wrong(database_url: str, kind: str
         reply = await world.says(conversation, SAID)
         assert (reply["content"], reply["problem"]) == ("All is well.", None)
         assert (await world.http.get("/api/session")).json()["problem"] is None
+
+
+async def tell_of(world: World, **agent: Any) -> dict[str, Any]:
+    """Make an agent, ask it, and return the problem that the operator is told."""
+    document = {"id": "chef", "name": "Chef", "persona": "You cook.", **agent}
+    made = await world.http.post("/api/agents", json=document)
+    assert made.status_code == 201, made.text
+    where = (await world.http.post("/api/threads", json={"agent": "chef"})).json()["id"]
+    problem = (await world.says(where, SAID))["problem"]
+    [_, stored] = await world.history(where)
+    assert stored["problem"] == problem
+    return problem
+
+
+async def test_an_agents_own_server_that_is_down_is_told_with_the_agents_field(database_url: str) -> None:
+    options = {"base_url": f"http://127.0.0.1:{free_port()}/v1"}
+    async with open_world(database_url) as world:
+        problem = await tell_of(world, model="openai:mock", model_options=options)
+    assert problem["kind"] == "unreachable"
+    assert "`model_options.base_url` of the agent “chef”" in problem["text"]
+    assert "OPENAI" not in problem["text"]
+    assert "restart" not in problem["text"]
+
+
+async def test_the_key_of_an_agents_own_server_is_named(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEF_API_KEY", "sk-wrong")
+    async with peer(PROBLEMS_OF["key_refused"]) as server, open_world(database_url) as world:
+        options = {"base_url": server.url, "key_variable": "CHEF_API_KEY"}
+        problem = await tell_of(world, model="openai:mock", model_options=options)
+    assert problem["kind"] == "key_refused"
+    assert problem["text"].startswith("The key in CHEF_API_KEY, which the agent “chef” names, was refused")
+    assert "OPENAI" not in problem["text"]
+
+
+async def test_an_agents_own_server_that_wants_a_key_is_told(database_url: str) -> None:
+    async with peer(PROBLEMS_OF["key_refused"]) as server, open_world(database_url) as world:
+        problem = await tell_of(world, model="openai:mock", model_options={"base_url": server.url})
+    assert "`model_options.key_variable`" in problem["text"]
+    assert "OPENAI" not in problem["text"]
+
+
+async def test_the_variable_of_a_key_that_is_missing_is_named_and_logged(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CHEF_API_KEY", raising=False)
+    options = {"base_url": "http://127.0.0.1:9/v1", "key_variable": "CHEF_API_KEY"}
+    async with open_world(database_url) as world:
+        with structlog.testing.capture_logs() as logs:
+            problem = await tell_of(world, model="openai:mock", model_options=options)
+    assert problem["kind"] == "not_set_up"
+    assert "set CHEF_API_KEY, which it names as its key" in problem["text"]
+    assert "“chef”" in problem["text"]
+    [line] = [each for each in logs if each["event"] == "chat.error"]
+    assert "CHEF_API_KEY" in line["message"]
+
+
+async def test_a_model_that_only_the_agent_names_is_told_with_its_field(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with peer(PROBLEMS_OF["unknown_model"]) as server, open_world(database_url) as world:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        problem = await tell_of(world, model="openai:gone")
+    assert problem["text"].startswith(
+        "The model server has no model “gone”. Put one that it has into the field `model`"
+    )
+    assert "RAPPORT_MODEL" not in problem["text"]
+    assert "OPENAI_BASE_URL" in problem["text"]
+
+
+async def test_the_fallback_model_is_asked_at_the_servers_address_and_told_by_its_field(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with peer(fine) as servers, open_world(database_url) as world:
+        monkeypatch.setenv("OPENAI_BASE_URL", servers.url)
+        own = {"base_url": f"http://127.0.0.1:{free_port()}/v1"}
+        agent = {"model": "openai:mock", "model_options": own, "fallback_model": "openai:other"}
+        assert await tell_of(world, **agent) is None
+        assert servers.asked == 1
+        servers.answer = PROBLEMS_OF["unknown_model"]
+        where = (await world.http.post("/api/threads", json={"agent": "chef"})).json()["id"]
+        problem = (await world.says(where, SAID))["problem"]  # the agent's own model rests
+    assert problem["kind"] == "unknown_model"
+    assert "“other”. Put one that it has into the field `fallback_model` of the agent “chef”" in problem["text"]
+
+
+def test_an_old_reply_names_only_its_model() -> None:
+    stored = {"kind": "key_refused", "model": "openai:mock"}
+    assert advise_about_reply(stored) == advise("key_refused", "openai:mock")
+    assert "OPENAI_API_KEY" in advise_about_reply(stored)
 
 
 async def test_a_model_server_that_is_down_is_told(database_url: str) -> None:

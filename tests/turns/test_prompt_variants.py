@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from rapport.agents.model_record import PLAIN_TRIGGERS_BEFORE_RETRY
 from tests.support.world import World
 
 PROMPTS: list[dict[str, Any]] = [
@@ -25,6 +26,10 @@ async def talk(world: World, **autonomy: Any) -> str:
     document = {**ASKER, "autonomy": {**ASKER["autonomy"], **autonomy}}
     made = await world.http.post("/api/agents", json=document)
     assert made.status_code == 201, made.text
+    return await talk_again(world)
+
+
+async def talk_again(world: World) -> str:
     where = (await world.http.post("/api/threads", json={"agent": "asker"})).json()["id"]
     await world.says(where, "I painted the fence.")
     return where
@@ -45,6 +50,44 @@ async def test_a_delivered_follow_up_records_the_variant_that_the_model_read(wor
     assert str(world.model.calls[-1][-1].text).startswith(str(text))
     [row] = (await world.http.get("/api/autonomy/stats")).json()["by_variant"]
     assert (row["agent"], row["variant"], row["delivered"]) == ("asker", variant, 1)
+
+
+async def test_a_follow_up_with_the_plain_prompt_counts_for_no_variant(world: World) -> None:
+    where = await talk(world)
+    world.model.will_say("Sure, I'm here to help.", "How is the fence?")
+    first = await world.silence(where)
+    assert await variant_of(world, first.id) == ("delivered", "(plain)")  # the second draft, with the plain prompt
+    assert str(world.model.calls[-1][0].text).startswith("You write one")
+    where = await talk_again(world)
+    world.model.will_say("Is the fence dry?")
+    second = await world.silence(where)
+    assert await variant_of(world, second.id) == ("delivered", "(plain)")
+    assert not NAMES & {each["text"] for each in PROMPTS if each["text"] in str(world.model.calls[-1])}
+    receipts = await world.sql("SELECT metadata ->> 'prompt_variant' FROM messages WHERE metadata ? 'autonomous'")
+    assert receipts == [("(plain)",), ("(plain)",)]
+    rows = (await world.http.get("/api/autonomy/stats")).json()["by_variant"]
+    assert [(row["variant"], row["fired"], row["delivered"]) for row in rows] == [("(plain)", 2, 2)]
+
+
+async def test_the_plain_prompt_has_the_persona_for_a_model_that_calls_tools(world: World) -> None:
+    where = await talk(world)
+    world.app.agent.record.tool_calls = 1
+    world.model.will_say("Sure, I'm here to help.", "How is the fence?")
+    timer = await world.silence(where)
+    assert (await variant_of(world, timer.id))[1] == "(plain)"
+    assert str(world.model.calls[-1][0].text).startswith("You ask.\n\nYou write one")
+
+
+async def test_the_variants_come_back_after_some_plain_prompts(world: World) -> None:
+    where = await talk(world)
+    record = world.app.agent.record
+    record.answered_triggers, record.plain_triggers = 1, PLAIN_TRIGGERS_BEFORE_RETRY - 1
+    world.model.will_say("How is the fence?")
+    assert await variant_of(world, (await world.silence(where)).id) == ("delivered", "(plain)")
+    where = await talk_again(world)
+    world.model.will_say("How is the fence?")
+    state, variant = await variant_of(world, (await world.silence(where)).id)
+    assert (state, variant in NAMES) == ("delivered", True)
 
 
 async def test_a_follow_up_that_a_gate_stops_records_its_variant(world: World) -> None:

@@ -47,8 +47,15 @@ class ModelFailed(RapportError):
     may quote messages. That is in `detail`, only for DEBUG lines.
     """
 
-    def __init__(self, kind: str, message: str, *, problem: ModelProblem | None = None, detail: str = "") -> None:
+    is_of_fallback = False
+    """True if it is the failure of an agent's fallback model."""
+
+    def __init__(
+        self, kind: str, message: str, *, problem: ModelProblem | None = None, detail: str = "", missing: str = ""
+    ) -> None:
+        """`missing` is our own sentence about why the model can't be made."""
         super().__init__(message)
+        self.missing = missing
         self.kind = kind
         self.problem: ModelProblem = problem or _PROBLEM_OF_KIND.get(kind, "unknown")
         self.detail = detail

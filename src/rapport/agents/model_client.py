@@ -164,7 +164,7 @@ class ModelClient:
                         call.received = await target.model.ainvoke(messages, **target.options)
                     else:
                         await self._stream(target, messages, tokens, call)
-                asked = _cut_machinery(_refuse_nothing(call.received or AIMessage("")), target.named)
+                asked = self._cut_machinery(_refuse_nothing(call.received or AIMessage("")), target.named)
                 return asked if offer is not None else replace(asked, message=_refuse_nothing(asked.message))
             except Exception as error:  # noqa: BLE001 - a model may fail in any way it likes; the user gets one reply
                 failure = error
@@ -178,10 +178,21 @@ class ModelClient:
             await asyncio.sleep(wait)
         raise AssertionError("unreachable: the loop returns or raises")
 
+    def _cut_machinery(self, reply: AIMessage, named: OfferedTools) -> ModelAnswer:
+        """Return the reply without tool calls written as text, thoughts and special tokens, and those calls."""
+        text = str(reply.text)
+        visible = cut_machinery(text, named, begins_in_thought=self._record.begins_in_thought)
+        if text.strip():
+            self._record.count_beginning(was_thought=visible.began_in_thought)
+        if visible.text == text:
+            return ModelAnswer(reply)
+        return ModelAnswer(reply.model_copy(update={"content": visible.text}), visible.calls)
+
     async def _stream(self, target: _Offer, messages: list[BaseMessage], on_token: OnToken, call: MeteredCall) -> None:
         """Stream an answer into the call."""
         answer: AIMessageChunk | None = None
-        visible = MachineryFilter(target.named)
+        visible = MachineryFilter(target.named, begins_in_thought=self._record.begins_in_thought)
+
         async for piece in target.model.astream(messages, **target.options):
             chunk = cast("AIMessageChunk", piece)
             call.received = answer = chunk if answer is None else answer + chunk
@@ -215,15 +226,6 @@ def log_failure(failure: ModelFailed) -> ModelFailed:
     """Log the details at DEBUG level, because they may quote messages, and return the failure."""
     log.debug("model.error", errorType=failure.kind, problem=failure.problem, detail=failure.detail)
     return failure
-
-
-def _cut_machinery(reply: AIMessage, named: OfferedTools) -> ModelAnswer:
-    """Return the reply without tool calls written as text, thoughts and special tokens, and those calls."""
-    text = str(reply.text)
-    visible = cut_machinery(text, named)
-    if visible.text == text:
-        return ModelAnswer(reply)
-    return ModelAnswer(reply.model_copy(update={"content": visible.text}), visible.calls)
 
 
 def _refuse_nothing(reply: AIMessage) -> AIMessage:

@@ -50,9 +50,8 @@ class ModelPool:
             try:
                 runner = await self._make(choice)
             except Permanent as error:
-                raise ModelFailed(
-                    "setup", "the agent's model is not set up", problem="not_set_up", detail=str(error)
-                ) from None
+                text = str(error)
+                raise ModelFailed("setup", text, problem="not_set_up", detail=text, missing=text) from None
             runner = self._runners.setdefault(choice, runner)
             await self._close_idle()
         if not choice.is_servers:

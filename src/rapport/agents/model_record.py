@@ -6,7 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_COUNTS = ("tool_calls", "text_calls", "follow_ups", "answered_triggers", "refused_pictures")
+_COUNTS = (
+    "tool_calls",
+    "text_calls",
+    "follow_ups",
+    "answered_triggers",
+    "refused_pictures",
+    "bare_closings",
+    "answers_since",
+    "plain_triggers",
+)
+ANSWERS_TO_FORGET_THOUGHTS = 20
+"""After this many answers without one, a model is no longer expected to end thoughts that it has not begun."""
+
+PLAIN_TRIGGERS_BEFORE_RETRY = 10
+"""After this many plain triggers the agent's own one is tried again: the model, or the agent's prompt, may be another by now."""
 
 
 @dataclass(slots=True)
@@ -23,6 +37,12 @@ class ModelRecord:
     """Triggers that it answered as if the person had said them."""
     refused_pictures: int = 0
     """Prompts that it took only without their pictures."""
+    bare_closings: int = 0
+    """Answers that ended a thought which they had not begun: the server's template begins it."""
+    answers_since: int = 0
+    """Answers without that, since the last one with it."""
+    plain_triggers: int = 0
+    """Triggers that were written plainly, since the usual one was last tried."""
     _stored: tuple[bool, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -56,6 +76,11 @@ class ModelRecord:
     def takes_pictures(self) -> bool:
         return self.refused_pictures == 0
 
+    @property
+    def begins_in_thought(self) -> bool:
+        """Return True if the beginning of its answers is held back, because it may be a thought (ADR 99)."""
+        return self.bare_closings > 0 and self.answers_since < ANSWERS_TO_FORGET_THOUGHTS
+
     def has_news(self) -> bool:
         """Return True once after what is concluded from the counts has changed: then the record is stored."""
         changed = self._stored != self.conclusions
@@ -65,14 +90,33 @@ class ModelRecord:
     @property
     def conclusions(self) -> tuple[bool, ...]:
         """Return what decides about prompts."""
-        return self.may_have_tools, self.has_called_tools, self.needs_plain_trigger, self.takes_pictures
+        return (
+            self.may_have_tools,
+            self.has_called_tools,
+            self.needs_plain_trigger,
+            self.takes_pictures,
+            self.begins_in_thought,
+        )
+
+    def count_beginning(self, *, was_thought: bool) -> None:
+        """Count an answer with text by whether it began inside a thought."""
+        if was_thought:
+            self.bare_closings, self.answers_since = self.bare_closings + 1, 0
+        elif self.bare_closings:
+            self.answers_since += 1
 
     def count_trigger(self, *, was_answered: bool) -> None:
-        """Count a trigger that the model answered as if the person had said it, or on which it wrote to the person."""
+        """Count a usual trigger that the model answered as if the person had said it, or on which it wrote to the person."""
         if was_answered:
             self.answered_triggers += 1
         else:
             self.follow_ups += 1
+
+    def count_plain_trigger(self) -> None:
+        """Count a plain trigger. After some of them the counts of usual triggers begin again, so the next trigger is a usual one."""
+        self.plain_triggers += 1
+        if self.plain_triggers >= PLAIN_TRIGGERS_BEFORE_RETRY:
+            self.plain_triggers = self.answered_triggers = self.follow_ups = 0
 
     def describe(self) -> str:
         """Return sentences about what is asked of the model, for an operator."""
@@ -84,4 +128,5 @@ class ModelRecord:
             tools = "has called no tool yet; rules find what to remember and when to follow up"
         trigger = "; follow-ups are asked for in simpler words" if self.needs_plain_trigger else ""
         pictures = "" if self.takes_pictures else "; it gets no pictures, because its server refused them"
-        return f"it {tools}{trigger}{pictures}"
+        thoughts = "; its answers are not streamed before it ends a thought" if self.begins_in_thought else ""
+        return f"it {tools}{trigger}{pictures}{thoughts}"

@@ -14,7 +14,7 @@ from rich.markdown import Markdown
 from rich.spinner import Spinner
 from rich.text import Text
 
-from rapport.agents.advice import advise
+from rapport.agents.advice import advise_about_reply
 from rapport.agents.models import BUILTIN
 from rapport.app import App, open_app
 from rapport.cli import follow_up_output as followups
@@ -230,7 +230,7 @@ class Terminal:
         if reply.metadata.get("cancelled") is True:
             self._console.print("[dim](stopped)[/dim]")
         if problem := reply.metadata.get("problem"):
-            self._console.print(advise(problem["kind"], problem["model"]), style="red", markup=False)
+            self._console.print(advise_about_reply(problem), style="red", markup=False)
         self._console.print()
 
     async def _decide(self, reply: Message) -> None:

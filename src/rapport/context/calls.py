@@ -91,6 +91,23 @@ class SeparatedChat:
             ),
         ]
 
+    def list_exchanges_about(self, call: Message) -> list[Exchange]:
+        """Return the exchanges that may belong to a call with a subject: those without words of their own, those that share one
+        with the call, and the one directly before it. Replies between a call and people make it part of their talk."""
+        words = set(find_subject_words(call.text))
+        replied = {line.reply_to_id for line in self.lines}
+        newest = self.messages[-1:]
+        return [
+            exchange
+            for exchange in self.exchanges
+            if exchange.call is None
+            or exchange.answers[-1:] == newest
+            or exchange.call.reply_to_id is not None
+            or exchange.call.id in replied
+            or not find_subject_words(exchange.call.text)
+            or any(words.intersection(find_subject_words(message.text)) for message in exchange.messages)
+        ]
+
     def trace_exchanges(self, id_: str) -> list[Exchange]:
         """Return the exchange of a message and those that it continued, the latest first."""
         by_message = {message.id: exchange for exchange in self.exchanges for message in exchange.messages}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rapport.agents.profiles import SHIPPED_HANDLES
@@ -32,6 +32,8 @@ MAX_CERTAIN_REPLIES = 30
 """The number of messages linked to the anchor by replies that are selected whatever their score, nearest first."""
 MAX_SIMILAR = 5
 """The number of older messages that are selected for their meaning alone."""
+MAX_REPLIES_TO_SIMILAR = 5
+"""The number of replies to such messages that are selected with them: the latest."""
 MAX_EXCHANGES = 5
 """The number of earlier calls, with the agent's answers, that are selected with a discussion: the latest."""
 BARE_MARGIN = 0.15
@@ -139,15 +141,20 @@ def _pick_relevant(call: Message, candidates: CandidateMessages, options: Select
         chosen[anchor.id] = ChosenMessage(anchor, ("anchor",), 1.0)
     min_similarity = options.min_similarity + (BARE_MARGIN if has_no_question else 0.0)
     # Calls and answers among the latest messages are added only with their discussion.
-    close = [one for one in candidates.similar if one[0].id not in separated.non_line_ids]
-    for message, similarity in close[:MAX_SIMILAR]:
-        if similarity >= min_similarity and message.id not in chosen:
-            chosen[message.id] = ChosenMessage(message, ("semantic",), round(similarity, 3))
+    close = [one for one in candidates.similar if one[0].id not in separated.non_line_ids][:MAX_SIMILAR]
+    similar = {message.id: (message, similarity) for message, similarity in close if similarity >= min_similarity}
+    for message, similarity in similar.values():
+        chosen.setdefault(message.id, ChosenMessage(message, ("semantic",), round(similarity, 3)))
+    _add_replies_to_similar(chosen, similar, [by_id[line.id] for line in lines])
+    exchanges = separated.exchanges
     if candidates.anchor is not None:
         continued = separated.trace_exchanges(candidates.anchor.id)
+    elif lacks_subject:
+        continued = separated.find_continued_exchanges(call)
     else:
-        continued = separated.find_continued_exchanges(call) if lacks_subject else []
-    _add_exchanges(chosen, separated.exchanges, continued)
+        continued, exchanges = [], separated.list_exchanges_about(call)
+        _remove_calls(chosen, [exchange for exchange in separated.exchanges if exchange not in exchanges])
+    _add_exchanges(chosen, exchanges, continued)
     return (
         anchor,
         list(chosen.values()),
@@ -191,6 +198,23 @@ def _add_scored(
         if number in scored.chosen or (is_between and "?" in message.text and is_bare(message.text)):
             chosen[message.id] = ChosenMessage(message, scored.explain(number), score)
         passed_over[message.id] = (message, score)
+
+
+def _add_replies_to_similar(
+    chosen: dict[str, ChosenMessage], similar: Mapping[str, tuple[Message, float]], lines: Sequence[Message]
+) -> None:
+    """Add the latest direct replies to messages that were found by meaning: "MySQL is cheaper" has no word of its question."""
+    replies = [line for line in lines if line.reply_to_id in similar and line.id not in chosen]
+    for line in replies[-MAX_REPLIES_TO_SIMILAR:]:
+        chosen[line.id] = ChosenMessage(line, ("reply_chain",), round(similar[line.reply_to_id or ""][1] - 0.02, 3))
+
+
+def _remove_calls(chosen: dict[str, ChosenMessage], exchanges: Sequence[Exchange]) -> None:
+    """Remove the calls of exchanges about something else, unless they were found by meaning."""
+    for exchange in exchanges:
+        entry = chosen.get(exchange.call.id) if exchange.call is not None else None
+        if entry is not None and "semantic" not in entry.reasons:
+            del chosen[entry.message.id]
 
 
 def _add_exchanges(

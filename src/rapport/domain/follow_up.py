@@ -74,6 +74,8 @@ class PromptVariant:
 
 DEFAULT_VARIANT = "default"
 """The name of the contract's wording of a prompt."""
+PLAIN_VARIANT = "(plain)"
+"""The name of the plain prompt, which no variant of an agent can have: it replaces the agent's own for models that answer triggers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rapport.replies import machinery_forms as forms
+from rapport.replies.leading_thought import LeadingThought
 from rapport.replies.machinery_decisions import MAX_HELD_CHARACTERS, Decider, Step
 from rapport.replies.written_calls import (
     MAX_PARSED_CHARACTERS,
@@ -43,20 +44,24 @@ class Visible:
 
     text: str
     calls: tuple[WrittenCall, ...] = ()
+    began_in_thought: bool = False
+    """True if the model ended a thought that it had not begun: its server's template had, outside of the reply."""
 
 
-def cut_machinery(text: str, tools: OfferedTools) -> Visible:
+def cut_machinery(text: str, tools: OfferedTools, *, begins_in_thought: bool = False) -> Visible:
     """Return the reply without machinery, and the calls that could be read in it.
 
     Text without machinery is returned unchanged. If no visible text is left, the model has answered a tool offer with a call
     and nothing else: the caller executes the calls, or asks again without tools; it must not show an empty reply.
+    `begins_in_thought` says that this model does so: whatever it wrote before the closing tag is cut out unread.
     """
     if _SIGN.search(text) is None:
         return Visible(text)
-    reply = MachineryFilter(tools)
+    reply = MachineryFilter(tools, begins_in_thought=begins_in_thought)
     parts = [reply.feed(text[start : start + PIECE_CHARACTERS]) for start in range(0, len(text), PIECE_CHARACTERS)]
     visible = "".join([*parts, reply.finish()])
-    return Visible(visible[reply.thought_end :].lstrip() if reply.thought_end else visible, tuple(reply.calls))
+    visible = visible[reply.thought_end :].lstrip() if reply.thought_end else visible
+    return Visible(visible, tuple(reply.calls), reply.began_in_thought)
 
 
 @dataclass(slots=True)
@@ -80,7 +85,7 @@ class MachineryFilter:
     def __init__(self, tools: OfferedTools, *, begins_in_thought: bool = False) -> None:
         self._decider = Decider(tools)
         self._tools = tools
-        self._begins_in_thought = begins_in_thought
+        self._leading = LeadingThought() if begins_in_thought else None
         self._buffer = ""
         self._tail: str = "\n"  # the end of the text before the buffer
         self._space: str = ""  # whitespace that is shown with the next text
@@ -97,9 +102,14 @@ class MachineryFilter:
         self.calls: list[WrittenCall] = []
         self.thought_end = 0
         """The number of shown characters that turned out to be a thought, because only its closing tag was written."""
+        self.began_in_thought = False
+        """True once a thought was closed that nothing in the reply had begun."""
 
     def feed(self, piece: str) -> str:
         """Read the next piece and return the text that may be shown now."""
+        return self._read(self._leading.feed(piece) if self._leading else piece)
+
+    def _read(self, piece: str) -> str:
         if self._is_over or not piece:
             return ""
         if not self._buffer and self._is_ordinary(piece):
@@ -112,7 +122,8 @@ class MachineryFilter:
 
     def finish(self) -> str:
         """Return the rest of the text. Call it once, at the end."""
-        shown = self._drain(is_end=True)
+        shown = self._read(self._leading.finish()) if self._leading else ""
+        shown += self._drain(is_end=True)
         if self._held:
             shown += self._show(self._held)
         if not self._after_cut:
@@ -232,16 +243,17 @@ class MachineryFilter:
     def _decide_start(self, text: str, *, is_end: bool) -> Step | None:
         """Decide about the start of the reply: it may be a thought whose opening tag is missing, or the label of a role."""
         stripped = text.lstrip()
-        if not is_end and not self._begins_in_thought and forms.may_become_opening(stripped):
+        if not is_end and forms.may_become_opening(stripped):
             return None
         if named := forms.CHANNEL_NAMES_AS_TEXT.match(stripped):
             self._is_at_start = False
             mark = forms.Mark("thought", named.group(), forms.FINAL_CHANNEL_AS_TEXT)
             return Step("block", len(text) - len(stripped) + named.end(), mark=mark, is_call=True)
-        if self._begins_in_thought or forms.STARTS_IN_THOUGHT.match(stripped):
+        if forms.STARTS_IN_THOUGHT.match(stripped):
             if closing := forms.CLOSES_THOUGHT.search(text):
+                self.began_in_thought = forms.OPENS_THOUGHT.search(text, 0, closing.start()) is None
                 return Step("cut", closing.end())
-            if not is_end and (self._begins_in_thought or len(text) <= MAX_LEADING_THOUGHT_CHARACTERS):
+            if not is_end and len(text) <= MAX_LEADING_THOUGHT_CHARACTERS:
                 return None
         self._is_at_start = False
         if label := forms.ROLE_LABEL.match(stripped):
@@ -310,8 +322,9 @@ class MachineryFilter:
             return self._show(text)
         self._after_cut = True
         if mark.kind == "thought":
+            self.began_in_thought = True
             self.thought_end = self._shown
-            self._held = self._space = ""
+            self._held, self._space = "", "\n\n" if self._shown else ""
         elif (mark.kind == "end" or mark.text == "</s>") and (self._shown or self._held):
             self._is_over, self._buffer = True, ""
         self._takes_role = mark.text in forms.TAKES_ROLE

@@ -90,6 +90,14 @@ CLOSES_THOUGHT: Final = re.compile(
     ),
     re.IGNORECASE,
 )
+OPENS_THOUGHT: Final = re.compile(
+    "|".join(
+        [rf"<(?:{'|'.join(_THOUGHTS)})(?:[=\s][^<>\n]{{0,120}}+)?>"]
+        + [re.escape(opener) for opener, (kind, _) in _PAIRS.items() if kind == "thought"]
+        + [re.escape("<|channel|>")]
+    ),
+    re.IGNORECASE,
+)
 ENDS_CHANNEL: Final = re.compile(r"<\|(?:end|call|return|channel|start)\|>")
 ROLE: Final = re.compile(r"\s{0,3}(?:assistant|model|bot|ai)?\s{0,3}(?:<\|end_header_id\|>)?", re.IGNORECASE)
 TAKES_ROLE: Final = frozenset(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from rapport.domain.event import Reply
+from rapport.domain.model_problems import ModelSetup
 from rapport.domain.note import NOTE_ID, Passage
 from rapport.domain.usage import BudgetState
 from rapport.replies.citations import check_citations
@@ -20,6 +21,7 @@ GUARD = "I don't have sufficiently relevant documents to answer confidently. Ple
 _ISSUE = "Temporary issue generating response. "
 _SUMMARY = "Here are the relevant documents summary: "
 FALLBACK = _ISSUE + _SUMMARY
+NO_SETUP = ModelSetup()
 
 
 def make_model_reply(text: str, passages: Sequence[Passage]) -> Reply:
@@ -47,24 +49,33 @@ def make_guard_reply(reason: str, text: str = "") -> Reply:
 
 
 def make_fallback_reply(
-    passages: Sequence[Passage], kind: str, reason: str, *, problem: str | None = None, model: str = ""
+    passages: Sequence[Passage],
+    kind: str,
+    reason: str,
+    *,
+    problem: str | None = None,
+    model: ModelSetup = NO_SETUP,
+    is_kept: bool = True,
 ) -> Reply:
     """Return the reply for the case that the model can't answer: always the same text for the same passages.
 
-    Its metadata has the problem, as a fixed word, and the model's name, for the operator. `reason` is logged: it must not
+    Without passages it says what to do, and that the message is kept if it `is_kept`. Its metadata has the problem, as a fixed word, and where the model is set up, for the operator. `reason` is logged: it must not
     quote a message.
     """
     log.warning("chat.error", errorType=kind, message=reason)
     snippets = _make_snippets(passages)
-    summary = "there are none for this message. Your message is kept; please send it again in a moment."
+    advice = "Your message is kept; please send it again" if is_kept else "Please send your message again"
+    summary = f"no relevant documents were found. {advice} in a moment."
     return _make_fallback(FALLBACK + (_quote(snippets) or summary), snippets, problem or kind, model)
 
 
-def make_budget_reply(passages: Sequence[Passage], spent: BudgetState, *, model: str = "") -> Reply:
+def make_budget_reply(
+    passages: Sequence[Passage], spent: BudgetState, *, model: ModelSetup = NO_SETUP, is_kept: bool = True
+) -> Reply:
     """Return the fallback reply for the case that a budget of tokens is used up: it says so, and when that ends."""
     log.warning("chat.error", errorType="budget", message=f"the {spent.kind}'s budget of tokens is used up")
     snippets = _make_snippets(passages)
-    text = f"{_ISSUE}{spent.sentence} Your message is kept."
+    text = f"{_ISSUE}{spent.sentence}{' Your message is kept.' if is_kept else ''}"
     if snippets:
         text = f"{text} {_SUMMARY}{_quote(snippets)}"
     return _make_fallback(text, snippets, "budget", model)
@@ -78,7 +89,7 @@ def _quote(snippets: Sequence[Mapping[str, str]]) -> str:
     return " ".join(f"{defuse_lines(snippet['text'])} [source: {snippet['id']}]" for snippet in snippets)
 
 
-def _make_fallback(text: str, snippets: Sequence[Mapping[str, str]], problem: str, model: str) -> Reply:
+def _make_fallback(text: str, snippets: Sequence[Mapping[str, str]], problem: str, model: ModelSetup) -> Reply:
     text = check_citations(text, [snippet["id"] for snippet in snippets]).text
-    details = {"kind": problem, "model": model}
+    details = {"kind": problem, "model": model.model, **model.describe()}
     return Reply(text, sources=snippets, metadata={"fallback_used": True, "problem": details})

@@ -19,6 +19,8 @@ from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.draft import Draft
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import Plan
+from rapport.domain.model_problems import ModelSetup
+from rapport.domain.note import Passage
 from rapport.domain.usage import Purpose
 from rapport.memory.memory_store import PreparedMemory
 from rapport.memory.query import derive_query
@@ -87,7 +89,7 @@ async def make_reply(turn: Turn, draft: Draft, *, calls: TurnCalls | None = None
     `calls` records tool calls with effects outside; without it no such tool is offered. `purpose` is for the usage.
     """
     if turn.event.attempts > MAX_ATTEMPTS:
-        return make_fallback_reply((), "attempts", f"tried {turn.event.attempts - 1} times", model=turn.model_name)
+        return _fall_back(turn, (), "attempts", f"tried {turn.event.attempts - 1} times")
     prompt_input = await PROMPT_BUILDERS[turn.event.kind].build_for_message(turn)
     search = Search(turn, _choose_lookup(turn, prompt_input))
     prompt = TurnPrompt(turn, prompt_input, search, find_refusal=partial(_find_refusal, turn, search))
@@ -110,7 +112,7 @@ async def _find_refusal(turn: Turn, search: Search) -> Reply | None:
     """Return the reply that is made without the model once the notes are searched; None if the model is asked."""
     findings = await search.run()
     if search.failure and turn.profile.grounding == "strict":  # a retry would only make people wait
-        return make_fallback_reply((), "retrieval", search.failure, model=turn.model_name)
+        return _fall_back(turn, (), "retrieval", search.failure)
     if findings.retrieval is not None:
         turn.timer.record("retrieval")
     if turn.profile.grounding == "strict" and not findings.passages:
@@ -118,9 +120,9 @@ async def _find_refusal(turn: Turn, search: Search) -> Reply | None:
         return make_guard_reply(reason, turn.profile.guard_text)
     if turn.input.is_breaker_open:
         detail = "the model failed too often in this conversation and rests for a while"
-        return make_fallback_reply(findings.passages, "breaker", detail, problem="resting", model=turn.model_name)
+        return _fall_back(turn, findings.passages, "breaker", detail, "resting")
     if (spent := await find_spent_budget(turn)) is not None:
-        return make_budget_reply(findings.passages, spent, model=turn.model_name)
+        return make_budget_reply(findings.passages, spent, model=turn.describe_model(), is_kept=turn.is_kept)
     return None
 
 
@@ -142,8 +144,8 @@ async def _ask_and_check(prompt: TurnPrompt, draft: Draft, calls: TurnCalls | No
         if notice:
             reply = replace(reply, content=f"{notice}{reply.content}")
     except ModelFailed as failure:
-        passages, model = search.findings.passages, turn.model_name
-        reply = make_fallback_reply(passages, failure.kind, str(failure), problem=failure.problem, model=model)
+        setup = turn.describe_model(failure)
+        reply = _fall_back(turn, search.findings.passages, failure.kind, str(failure), failure.problem, setup)
         reply = replace(reply, model_failed=True, was_refused=failure.kind in TOO_LONG)
     except asyncio.CancelledError:
         if not draft.accept_cancellation():
@@ -199,6 +201,18 @@ async def _read_input(
             neighbours=builder.neighbours_to_load,
         )
     return turn_input, links
+
+
+def _fall_back(
+    turn: Turn,
+    passages: Sequence[Passage],
+    kind: str,
+    reason: str,
+    problem: str | None = None,
+    setup: ModelSetup | None = None,
+) -> Reply:
+    model = setup or turn.describe_model()
+    return make_fallback_reply(passages, kind, reason, problem=problem, model=model, is_kept=turn.is_kept)
 
 
 def _choose_lookup(turn: Turn, prompt_input: PromptInput) -> Lookup:

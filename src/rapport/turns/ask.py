@@ -162,6 +162,7 @@ async def _run_or_fall_back(
         fallback = await turn.deps.models.get(ModelChoice(turn.profile.fallback_model))
         return await run(fallback, 1.0 - FIRST_MODELS_SHARE, False)
     except ModelFailed as error:
+        error.is_of_fallback = True
         raise error if failure.kind == "resting" else failure from error
 
 

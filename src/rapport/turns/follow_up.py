@@ -23,7 +23,7 @@ from rapport.domain.draft import Draft
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.domain.follow_up import (
     EXPIRY_SECONDS,
-    PROMPTS,
+    PLAIN_VARIANT,
     Gate,
     GateInput,
     PastFollowUp,
@@ -46,12 +46,12 @@ from rapport.turns.plan import plan_follow_up
 from rapport.turns.prompt_input import PROMPT_BUILDERS, PromptInput
 from rapport.turns.speak_first import (
     AS_YOURSELF,
-    HIDDEN_TEXTS,
     NAME_THE_TOPIC,
     Fault,
     PlainPrompt,
     describe_moment,
     find_fault,
+    list_hidden_texts,
     write_plain_prompt,
 )
 from rapport.turns.trigger import build_trigger, build_trigger_message, get_trigger_type
@@ -94,7 +94,7 @@ class _LoadedFollowUp:
     trigger: HumanMessage
     """The hidden prompt, which nobody sees."""
     variant: str
-    """The name of the prompt's variant."""
+    """The name of the variant that its trigger has."""
     state: GateInput
     own: Sequence[Message]
     """The messages that the person wrote themselves."""
@@ -115,6 +115,8 @@ class _Draft:
 
     reply: Reply
     prompt_input: PromptInput
+    variant: str
+    """The name of the wording that the model has read."""
     fault: _Fault | None
 
 
@@ -123,6 +125,7 @@ class _Attempt:
     """A reply to send, or the state in which the follow-up ends without one."""
 
     state: TimerState
+    variant: str
     reply: Reply | None = None
     regenerated: bool = False
 
@@ -141,7 +144,7 @@ async def follow_up(event: ClaimedEvent, deps: TurnDeps, *, draft: Draft, push: 
         if not draft.accept_cancellation():
             await asyncio.shield(store_usage(event, deps, settle_usage(event, deps, turn.meter)))
             raise
-        attempt = _Attempt("superseded")  # a person has cancelled it
+        attempt = _Attempt("superseded", loaded.variant)  # a person has cancelled it
     finally:
         draft.end()
     turn.timer.record("model")
@@ -174,33 +177,35 @@ async def _make_reply(loaded: _LoadedFollowUp) -> _Attempt:
     turn = loaded.turn
     if isinstance(turn.model, ModelFailed):
         log.warning("chat.error", errorType=turn.model.kind, message=f"no follow-up: {turn.model}")
-        return _Attempt("failed")
+        return _Attempt("failed", loaded.variant)
     record = turn.model.record
     search = Search(turn, _choose_lookup(turn, loaded.trigger))
     is_plain = record.needs_plain_trigger
     try:
         draft = await _write_draft(loaded, search, is_plain=is_plain)
-        if not is_plain and loaded.last_message is not None:
+        if draft.variant == PLAIN_VARIANT:
+            record.count_plain_trigger()
+        elif not is_plain and loaded.last_message is not None:
             record.count_trigger(was_answered=draft.fault is not None)
         if regenerated := draft.fault is not None:
             draft = await _write_draft(loaded, search, is_plain=True, fault=draft.fault)
     except ModelFailed as failure:
         log.warning("chat.error", errorType=failure.kind, message=f"no follow-up: {failure}")
-        return _Attempt("failed")
+        return _Attempt("failed", loaded.variant)
     if draft.fault == "leaked":
-        return _Attempt("leaked", regenerated=True)
+        return _Attempt("leaked", draft.variant, regenerated=True)
     if draft.fault in ("answers_trigger", "copies_example") or not draft.reply.content:
         log.info("autonomy.no_follow_up", reason=draft.fault or "empty")
-        return _Attempt("failed", regenerated=regenerated)
+        return _Attempt("failed", draft.variant, regenerated=regenerated)
     receipt = {**search.findings.audit, "context": draft.prompt_input.receipt}
     tags = {
         "autonomous": True,
         "trigger_type": turn.event.trigger_type,
         "agent": {"id": turn.profile.id, "version": turn.profile.version},
-        "prompt_variant": loaded.variant,
+        "prompt_variant": draft.variant,
     }
     metadata = {**draft.reply.metadata, **receipt, **tags}
-    return _Attempt("delivered", replace(draft.reply, metadata=metadata), regenerated)
+    return _Attempt("delivered", draft.variant, replace(draft.reply, metadata=metadata), regenerated)
 
 
 async def _write_draft(
@@ -223,6 +228,7 @@ async def _write_draft(
     if fault is not None:
         hints.append(AS_YOURSELF if fault == "leaked" else NAME_THE_TOPIC)
     instructions = plain.instructions if plain is not None else None
+    variant = loaded.variant if plain is None else PLAIN_VARIANT
     answer = await ask_model(
         TurnPrompt(turn, prompt_input, search, instructions=instructions, hint="\n\n".join(hints)),
         fresh=turn.event.attempts == 1 and fault is None,
@@ -230,15 +236,15 @@ async def _write_draft(
     )
     assert answer is not None  # this prompt refuses nothing
     try:
-        hidden_prompts = _list_hidden_prompts(turn.profile, plain)
-        reply = check_reply(answer, search.findings, prompt_input.selection, hidden_prompts=hidden_prompts)
+        hidden = list_hidden_texts(turn.profile.autonomy, plain)
+        reply = check_reply(answer, search.findings, prompt_input.selection, hidden_prompts=hidden)
     except PromptLeaked:
-        return _Draft(Reply(""), prompt_input, "leaked")
+        return _Draft(Reply(""), prompt_input, variant, "leaked")
     if last_message is None or not reply.content:
-        return _Draft(reply, prompt_input, None)
+        return _Draft(reply, prompt_input, variant, None)
     examples = plain.examples if plain is not None else ()
     found = find_fault(extract_text(reply.content), turn.input.earlier, loaded.state.topic, examples)
-    return _Draft(reply, prompt_input, found)
+    return _Draft(reply, prompt_input, variant, found)
 
 
 async def _commit(
@@ -248,9 +254,9 @@ async def _commit(
     turn, event, reply = loaded.turn, loaded.turn.event, attempt.reply
     async with turn.deps.database.transaction() as connection:
         followups = FollowUpTurns(connection)
-        end = partial(_end, followups, event, variant=loaded.variant, regenerated=attempt.regenerated)
+        end = partial(_end, followups, event, variant=attempt.variant, regenerated=attempt.regenerated)
         state = await _check_gates(
-            followups, turn.event, turn.profile, turn.deps, variant=loaded.variant, lock=True, attempt=attempt
+            followups, turn.event, turn.profile, turn.deps, variant=attempt.variant, lock=True, attempt=attempt
         )
         if isinstance(state, FollowUpResult):
             return state
@@ -265,7 +271,7 @@ async def _commit(
             agent_name=turn.profile.name,
             push=push,
             plan=plan,
-            variant=loaded.variant,
+            variant=attempt.variant,
             regenerated=attempt.regenerated,
             brought_up=past_follow_up.sources,
         )
@@ -389,10 +395,6 @@ def _describe_moment(turn: Turn, last_message: Message) -> str:
 
 def _write_plain_prompt(loaded: _LoadedFollowUp) -> PlainPrompt | None:
     turn, sources = loaded.turn, loaded.state.sources
-    return write_plain_prompt(get_trigger_type(turn.event), turn.input.earlier, sources, now=turn.deps.now())
-
-
-def _list_hidden_prompts(profile: AgentProfile, plain: PlainPrompt | None) -> set[str]:
-    prompts = profile.autonomy.list_prompt_texts() if profile.autonomy else ()
-    headings = () if plain is None else (plain.heading,)
-    return {*PROMPTS.values(), *prompts, *HIDDEN_TEXTS, *headings}
+    prompt = write_plain_prompt(get_trigger_type(turn.event), turn.input.earlier, sources, now=turn.deps.now())
+    # Small models, which call no tools, write best without a persona.
+    return prompt.add_persona(turn.profile.persona) if prompt and turn.decides_by_tools else prompt

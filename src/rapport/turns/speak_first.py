@@ -7,7 +7,7 @@ that answers such a trigger gets the plain form: no instructions but two sentenc
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
@@ -17,7 +17,7 @@ from rapport.builtin.language.words import detect_language
 from rapport.context.fence import clean_name, clip, sanitize
 from rapport.context.question import find_subject_words, get_author_id, strip_address
 from rapport.domain.conversation import Message
-from rapport.domain.follow_up import TriggerType
+from rapport.domain.follow_up import PROMPTS, Autonomy, TriggerType
 from rapport.followups.examples import INSTRUCTIONS, Example, instruct, list_examples, show_silence
 from rapport.followups.word_stems import sentences
 from rapport.replies.quoting import quote_message
@@ -81,6 +81,9 @@ class PlainPrompt:
         """Return the words before the quotation, which no follow-up may repeat."""
         return self.trigger.partition("“")[0]
 
+    def add_persona(self, persona: str) -> PlainPrompt:
+        return replace(self, instructions=f"{persona}\n\n{self.instructions}")
+
     @property
     def history(self) -> list[BaseMessage]:
         """Return the examples as a conversation."""
@@ -103,6 +106,13 @@ def describe_moment(
         words=_quote(last_message),
         moment=_MOMENTS[trigger_type],
     )
+
+
+def list_hidden_texts(autonomy: Autonomy | None, plain: PlainPrompt | None) -> set[str]:
+    """Return the texts of which no follow-up may speak: the prompts of all types, and those of this module."""
+    prompts = autonomy.list_prompt_texts() if autonomy else ()
+    headings = () if plain is None else (plain.heading,)
+    return {*PROMPTS.values(), *prompts, *HIDDEN_TEXTS, *headings}
 
 
 def write_plain_prompt(

@@ -12,6 +12,8 @@ from rapport.agents.failures import ModelFailed
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.event import ClaimedEvent
 from rapport.domain.follow_up import Autonomy, TriggerType
+from rapport.domain.ids import is_ephemeral_id
+from rapport.domain.model_problems import ModelSetup
 from rapport.domain.usage import UsageMeter
 from rapport.metrics import Metrics
 from rapport.storage.messages.neighbours import LinkedMessages
@@ -63,9 +65,24 @@ class Turn:
             raise self.model
         return self.model
 
+    def describe_model(self, failure: ModelFailed | None = None) -> ModelSetup:
+        """Return the model that has failed, or would be asked, and where it is set up."""
+        profile, choice = self.profile, self.profile.model
+        if failure is not None and failure.is_of_fallback:
+            return ModelSetup(profile.fallback_model, profile.id, is_fallback=True, missing=failure.missing)
+        has_own = bool(choice.name or choice.base_url)
+        return ModelSetup(
+            choice.name or self.deps.models.servers.name,
+            profile.id if has_own else "",
+            has_own_address=bool(choice.base_url),
+            key_variable=choice.key_variable if choice.base_url else "",
+            missing=failure.missing if failure is not None else "",
+        )
+
     @property
-    def model_name(self) -> str:
-        return self.profile.model.name or self.deps.models.servers.name
+    def is_kept(self) -> bool:
+        """Return True if the conversation is stored beyond this turn."""
+        return not is_ephemeral_id(self.event.conversation_id)
 
     @property
     def calls_tools(self) -> bool:

@@ -187,6 +187,13 @@ async def test_a_group_whose_agent_was_deleted_calls_the_agent_that_answers_now(
     assert '"chef"' not in used
 
 
+async def test_a_try_that_fails_promises_to_keep_nothing(world: World) -> None:
+    world.model.will_fail(ValueError("no"))
+    tried = await world.http.post("/api/agents/try", json={"content": "soup?", "agent": {**CHEF, "id": None}})
+    assert "Please send your message again" in tried.text
+    assert "is kept" not in tried.text
+
+
 async def test_trying_an_agent_stores_nothing(world: World) -> None:
     await make(world)
     before = await world.sql("SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM conversations)")

@@ -697,6 +697,27 @@ async def test_the_fallback_is_an_answer_too(world: World, ai: openai.AsyncOpenA
     assert (said(answer) or "").startswith("Temporary issue generating response.")
 
 
+async def test_the_fallback_promises_to_keep_a_message_only_where_one_is_kept(
+    world: World, ai: openai.AsyncOpenAI
+) -> None:
+    world.model.will_fail(ValueError("no"), ValueError("no"))
+    assert "is kept" in (said(await ask(ai, "hello", user="anna")) or "")
+    passing = said(await ask(ai, "hello")) or ""
+    assert passing.endswith("Please send your message again in a moment.")
+    assert "is kept" not in passing
+
+
+async def test_a_model_that_fails_before_its_first_word_streams_the_fallback_to_its_end(world: World) -> None:
+    world.model.will_fail(ValueError("no"))
+    body = {"model": "companion", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+    lines = [line for line in (await world.http.post("/v1/chat/completions", json=body)).text.splitlines() if line]
+    assert lines[-1] == "data: [DONE]"
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+    text = "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
+    assert text.startswith("Temporary issue generating response.")
+    assert chunks[-1]["rapport"]["fallback_used"] is True
+
+
 async def test_a_stream_that_differs_from_the_stored_answer_ends_with_an_error_and_the_answer(
     world: World, ai: openai.AsyncOpenAI
 ) -> None:

@@ -29,6 +29,9 @@ MIN_TALK_LINES = 3
 CLEAR_DROP, CLEAR_DROP_IF_ASKED = 2.25, 2.0
 """If a score is this many times the next one, a small chat has two discussions. A call with a question of its own names
 one of them, so a smaller drop is enough."""
+SURE_SCORE = 0.4
+"""A line with this score belongs to a question also if nobody used a word of the question in that session."""
+QUESTION_MARKS = ("?", "？", "؟")
 MIN_SCORE = 0.1
 """A line of a larger chat with a lower score does not belong, even if no line has more."""
 
@@ -88,9 +91,33 @@ def score_belonging(
             scores += share * is_new * threads.together[list(otherwise)].mean(0)
         np.minimum(scores, 1, out=scores)
     chosen = frozenset(choose_lines(scores, about, clear=CLEAR_DROP_IF_ASKED if is_asked else CLEAR_DROP))
-    if is_asked and len(lines) < SMALL_CHAT_LINES:  # in a small chat every line that a call names belongs
-        chosen = chosen.union(number for number, share in enumerate(_measure_shares(lines)) if share >= MIN_NAMED_SHARE)
+    if is_asked:
+        shares = _measure_shares(lines)
+        if len(lines) < SMALL_CHAT_LINES:  # in a small chat every line that a call names belongs
+            chosen = chosen.union(number for number, share in enumerate(shares) if share >= MIN_NAMED_SHARE)
+        if max(shares, default=0) >= MIN_NAMED_SHARE and any(mark in lines[-1].text for mark in QUESTION_MARKS):
+            chosen = _drop_other_sessions(lines, chosen, shares, scores)
     return Belonging(scores, chosen.union(about), lines, threads)
+
+
+def _drop_other_sessions(
+    lines: Sequence[Line], chosen: frozenset[int], shares: Sequence[float], scores: Matrix
+) -> frozenset[int]:
+    """Return the chosen lines without sessions of small talk: no line there has a word of the question, or a sure score.
+
+    The scorer joins small talk ("lol", "coffee?") with whatever was said before it, days ago or not. Lines that are linked by a
+    reply to a line of another session stay.
+    """
+    sessions = [0] * len(shares)
+    for number in range(1, len(sessions)):
+        is_new = lines[number].at - lines[number - 1].at > SESSION_SECONDS
+        sessions[number] = sessions[number - 1] + is_new
+    about = {sessions[number] for number, share in enumerate(shares) if share > 0 or scores[number] >= SURE_SCORE}
+    kept = {number for number in chosen if number >= len(sessions) or sessions[number] in about}
+    replied = {lines[number].reply_to for number in kept}
+    return frozenset(
+        number for number in chosen if number in kept or number in replied or lines[number].reply_to in kept
+    )
 
 
 def _find_asked_about(lines: Sequence[Line], words: WordVectors | None) -> list[int]:

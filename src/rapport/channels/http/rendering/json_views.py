@@ -8,7 +8,7 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel
 
-from rapport.agents.advice import advise
+from rapport.agents.advice import advise_about_reply
 from rapport.channels.http.problems import NOT_STORED
 from rapport.domain.conversation import Conversation, Message
 from rapport.domain.memory import Memory, Origin
@@ -278,7 +278,7 @@ def thread_view(thread: ListedConversation) -> dict[str, Any]:
 def problem_view(message: Message | None, *, operator: bool) -> dict[str, str] | None:
     """Return what was wrong with the model when it made this reply; None for everybody but operators."""
     stored: Any = message.metadata.get("problem") if message is not None and operator else None
-    return stored and {"kind": stored["kind"], "text": advise(stored["kind"], stored["model"])}
+    return stored and {"kind": stored["kind"], "text": advise_about_reply(stored)}
 
 
 def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:
