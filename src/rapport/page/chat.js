@@ -45,6 +45,12 @@ export function createChat(app, composer) {
 			cards.then(made => made.show(place, message)).catch(() => (cards = null));
 			return place;
 		},
+		/** The choice below a reminder; its code is loaded with the first. */
+		snooze(message) {
+			const place = el("div.reminder-snooze");
+			import("./reminders/snooze.js").then(({ snoozeChoice }) => fill(place, snoozeChoice(app, { id: message.reminder_id }, app.loadTimers))).catch(() => {}); // the panel has it, too
+			return place;
+		},
 		takeBack(one) {
 			thread.discard(one);
 			composer.put(one.text);

@@ -40,6 +40,7 @@ export function messageItem(message, { head, quoted, agentName, actions }) {
 			el("div.bubble", quoted && quoteLine(quoted, actions), bodyOf(message)),
 			isAgent && message.sources.length > 0 && chips(message, actions),
 			message.approvals.length > 0 && actions.questions(message),
+			message.reminder_id && actions.snooze(message),
 			el(
 				"div.tools",
 				{ role: "group", "aria-label": "This message" },
