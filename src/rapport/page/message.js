@@ -44,7 +44,7 @@ export function messageItem(message, { head, quoted, agentName, actions }) {
 			el(
 				"div.tools",
 				{ role: "group", "aria-label": "This message" },
-				isAgent && button("Why this answer?", "wordy", () => actions.why(message), "why"),
+				isAgent && !message.reminder_id && button("Why this answer?", "wordy", () => actions.why(message), "why"),
 				button("Reply", "tool", () => actions.reply(message), "reply"),
 				button("Copy", "tool", () => actions.copy(textOf(message)), "copy"),
 			),

@@ -72,7 +72,7 @@ function mount(app) {
 		if (silent) text = `${silent} doesn't follow up. The companion does.`;
 		else if (!isOn) text = "Follow-ups are off here. You can turn them on below.";
 		else if (mutedUntil) text = "This conversation is muted, so no follow-ups are planned.";
-		return el("section", emptyPanel("next", "Nothing is planned", text, setter));
+		return el("section", emptyPanel("next", "No follow-up is planned", text, setter));
 	}
 
 	function card(timer) {

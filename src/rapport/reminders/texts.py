@@ -19,6 +19,7 @@ _DAYS = {
     "SA": "Saturday",
     "SU": "Sunday",
 }
+_WEEKDAYS = frozenset(("MO", "TU", "WE", "TH", "FR"))
 _UNITS = {"HOURLY": "hour", "DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "year"}
 
 
@@ -42,7 +43,9 @@ def describe_rule(schedule: Schedule) -> str:
     words = f"every {unit}" if interval == 1 else f"every {interval} {unit}s"
     days = parts.pop("BYDAY", "")
     names = [_DAYS.get(day) for day in days.split(",")] if days else []
-    if all(names) and names:
+    if unit == "week" and interval == 1 and frozenset(days.split(",")) == _WEEKDAYS:
+        words = "every weekday"
+    elif all(names) and names:
         words += f" on {_join([name for name in names if name])}"
     elif days:
         parts["BYDAY"] = days

@@ -59,7 +59,13 @@ def assert_problem(response: httpx.Response, *codes: int) -> str:
 
 async def test_a_timer_is_set_seen_moved_and_cancelled(world: World) -> None:
     conversation = await world.conversation()
-    assert await timers_of(world, conversation) == {"timers": [], "past": [], "muted_until": None, "autonomy": None, "held_reminders": 0}
+    assert await timers_of(world, conversation) == {
+        "timers": [],
+        "past": [],
+        "muted_until": None,
+        "autonomy": None,
+        "held_reminders": 0,
+    }
 
     made = await set_timer(world, conversation, reason="the dentist at nine", timer_id="dentist")
     assert made.status_code == 201

@@ -4,6 +4,7 @@ import { dialog, field, form } from "../dialogs.js";
 import { button, el } from "../dom.js";
 import { createClock } from "./clock.js";
 
+const HOUR = 3_600_000;
 const REPEATS = [
 	["", "Never"],
 	["FREQ=DAILY", "Every day"],
@@ -15,7 +16,7 @@ const REPEATS = [
 /** Set a reminder, or edit `reminder`. Resolves with what the server has stored; null when dismissed. */
 export function askReminder({ api }, { reminder, conversation, zone }) {
 	const clock = createClock(zone);
-	const soon = Date.now() + 3_600_000;
+	const soon = Math.ceil((Date.now() + HOUR / 2) / HOUR) * HOUR;
 	const [day, time] = reminder ? [reminder.at.slice(0, 10), reminder.at.slice(11, 16)] : [clock.dayOf(soon), clock.fieldTime(soon)];
 	const before = reminder?.rrule ?? "";
 	const isOther = !REPEATS.some(([rule]) => rule === before);

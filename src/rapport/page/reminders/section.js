@@ -96,7 +96,7 @@ export function createReminders(app, root) {
 		el("div.reminder-day", el("h3", clock.dayName(ones[0].due_at)), el("ul", ones.map(one => item(one, clock))));
 
 	function item(one, clock) {
-		const zone = one.zone && one.zone !== clock.zone ? one.when : null;
+		const zone = one.zone && one.zone !== clock.zone ? `${one.at.slice(11, 16)} in ${one.zone.replaceAll("_", " ")}` : null;
 		const notes = [one.recurrence, zone, everywhere() && nameOf(one), one.author_name && `${one.personal ? "for" : "asked for by"} ${one.author_name}`];
 		return el(
 			"li.card.reminder",
@@ -107,13 +107,13 @@ export function createReminders(app, root) {
 				el("p", { dir: "auto" }, one.text),
 				notes.some(Boolean) && el("small", notes.filter(Boolean).map((note, index) => [index > 0 && " · ", note])),
 				trouble(one),
-				el(
-					"div.row",
-					snoozeChoice(app, one, load),
-					button("Edit", "small quiet", () => ask(one), null, { data: { act: "edit" } }),
-					one.rrule && button("Skip once", "small quiet", () => skip(one), null, { title: "Leave out this time only", data: { act: "skip" } }),
-					button("Cancel", "small quiet", () => cancel(one), null, { data: { act: "cancel" } }),
-				),
+			),
+			el(
+				"div.row",
+				snoozeChoice(app, one, load),
+				button("Edit", "small quiet", () => ask(one), null, { data: { act: "edit" } }),
+				one.rrule && button("Skip once", "small quiet", () => skip(one), null, { title: "Leave out this time only", data: { act: "skip" } }),
+				button("Cancel", "small quiet", () => cancel(one), null, { data: { act: "cancel" } }),
 			),
 		);
 	}
