@@ -44,6 +44,7 @@ class Change:
 
 
 OWNER = Asker()
+_MAX_SNOOZE = timedelta(days=366)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +242,10 @@ def _reschedule_by(change: Change, reminder: Reminder, preference: Preference, n
 
 def _find_moment(until: datetime | timedelta, preference: Preference, now: datetime) -> datetime:
     if isinstance(until, timedelta):
-        return now + until
-    moment = until if until.tzinfo else to_moment(until, ZoneInfo(preference.time_zone))
-    if not now < moment < now + timedelta(days=366):
+        moment = now + min(until, 2 * _MAX_SNOOZE)
+    else:
+        moment = until if until.tzinfo else to_moment(until, ZoneInfo(preference.time_zone))
+    if not now < moment <= now + _MAX_SNOOZE:
         raise InvalidInput("`until` must be in the future, within a year.")
     return moment
 
