@@ -285,6 +285,7 @@ def problem_view(message: Message | None, *, operator: bool) -> dict[str, str] |
 
 def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:
     """Return a stored message for its owner. Metadata that is not listed here is never sent."""
+    reminder: Any = message.metadata.get("reminder")
     return {
         "id": message.id,
         "role": message.role,
@@ -304,7 +305,7 @@ def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:
         "thread_id": message.thread_id,
         "is_bot": message.is_bot,
         "approvals": message.metadata.get("approvals", []),
-        "reminder_id": (message.metadata.get("reminder") or {}).get("id"),
+        "reminder_id": reminder and reminder["id"],
         "context_snapshot": message.context_snapshot,
     }
 
