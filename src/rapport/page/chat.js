@@ -158,7 +158,7 @@ export function createChat(app, composer) {
 			const isNewDay = !last || dayKey(last.created_at) !== dayKey(message.created_at);
 			if (isNewDay) shown.push({ key: `day:${dayKey(message.created_at)}`, day: message.created_at });
 			const isNew = isNewDay || speaker(last) !== speaker(message) || Date.parse(message.created_at) - Date.parse(last.created_at) > BREATH;
-			shown.push({ key: message.id, message, head: isNew || message.autonomous, quoted: quotedBy(message, last, known) });
+			shown.push({ key: message.id, message, head: isNew || message.autonomous || Boolean(message.reminder_id), quoted: quotedBy(message, last, known) });
 			last = message;
 		}
 		laidOut = { messages: state.messages, shown };

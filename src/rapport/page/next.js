@@ -26,7 +26,7 @@ function mount(app) {
 	// An update must not discard what somebody is typing.
 	store.watch(["timers", "thread", "preferences"], () => app.isShown("next") && !root.querySelector("form :is(input, select):focus") && draw());
 	store.watch(["threads"], () => app.isShown("next") && app.currentThread()?.id !== drawnFor && draw());
-	store.watch(["timers", "thread"], () => app.isShown("next") && reminders?.show());
+	store.watch(["timers", "thread", "preferences"], () => app.isShown("next") && reminders?.show());
 
 	function show() {
 		draw();

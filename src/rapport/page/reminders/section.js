@@ -20,12 +20,15 @@ export function createReminders(app, root) {
 	let found = null; // what the server said last
 	let latest = 0;
 	let shown = null; // of which conversation, or of all
+	let drawn = null;
 	const hidden = new Set();
 
 	const heading = el("div");
 	const body = el("div");
 	fill(root, el("section", { "aria-label": "Reminders" }, heading, body));
 	setInterval(() => app.isShown("next") && !document.hidden && load(), REFRESH);
+
+	store.watch(["threads"], () => app.isShown("next") && draw()); // their names
 
 	const everywhere = () => isAll || !state.thread;
 	const path = (reminder, more = "") => `/api/reminders/${encodeURIComponent(reminder.id)}${more}`;
@@ -49,7 +52,7 @@ export function createReminders(app, root) {
 		const wanted = `${state.thread} ${everywhere()}`;
 		if (wanted !== shown) {
 			shown = wanted;
-			found = null;
+			found = drawn = null;
 			drawHeading();
 			fill(body, el("p.hint", "Loading…"));
 		}
@@ -72,10 +75,15 @@ export function createReminders(app, root) {
 		);
 	}
 
+	/** Draw if something has changed: a redraw closes a choice that is open. */
 	function draw() {
-		const kept = focusIn(body);
+		if (!found) return;
 		const clock = createClock(found.time_zone);
 		const waiting = found.reminders.filter(one => !hidden.has(one.id)).sort((a, b) => (a.due_at < b.due_at ? -1 : 1));
+		const looks = JSON.stringify([waiting, found.past, waiting.map(one => [trouble(one), titleOf(one)]), clock.zone, clock.dayOf(Date.now())]);
+		if (looks === drawn) return;
+		drawn = looks;
+		const kept = focusIn(body);
 		const days = new Map();
 		for (const one of waiting) days.set(clock.dayOf(one.due_at), [...(days.get(clock.dayOf(one.due_at)) ?? []), one]);
 		fill(
@@ -84,7 +92,7 @@ export function createReminders(app, root) {
 			waiting.length > 0 && el("p.hint.reminders-foot", clock.isElsewhere && `Times are ${clock.zone.replaceAll("_", " ")}. `, el("a", { href: "/api/reminders.ics", download: "reminders.ics" }, "Save all as a calendar file")),
 			past(clock),
 		);
-		kept && body.querySelector(kept)?.focus({ preventScroll: true });
+		if (kept) (body.querySelector(kept) ?? heading.querySelector("button"))?.focus({ preventScroll: true });
 	}
 
 	function emptyText() {
@@ -106,7 +114,7 @@ export function createReminders(app, root) {
 				"div",
 				el("p", { dir: "auto" }, one.text),
 				notes.some(Boolean) && el("small", notes.filter(Boolean).map((note, index) => [index > 0 && " · ", note])),
-				trouble(one),
+				trouble(one) && el("p.reminder-trouble", icon("warn"), el("span", trouble(one))),
 			),
 			el(
 				"div.row",
@@ -118,19 +126,20 @@ export function createReminders(app, root) {
 		);
 	}
 
+	/** Why it is not said at its time; null: it is. */
 	function trouble(one) {
 		const isMuted = Boolean(state.timers?.muted_until);
 		const isHere = one.conversation_id === state.thread;
-		let text = null;
-		if (one.state === "held") text = isHere && isMuted ? "Held back: this conversation is muted." : "Held back until its conversation is no longer muted and can be reached.";
-		else if (Date.now() - Date.parse(one.due_at) > LATE) text = "Late. It is said as soon as possible.";
-		return text && el("p.reminder-trouble", icon("warn"), el("span", text));
+		if (one.state === "held") return isHere && isMuted ? "Held back: this conversation is muted." : "Held back until its conversation is no longer muted and can be reached.";
+		return Date.now() - Date.parse(one.due_at) > LATE ? "Late. It is said as soon as possible." : null;
 	}
 
-	function nameOf(one) {
+	function titleOf(one) {
 		const thread = state.threads.find(other => other.id === one.conversation_id);
-		return button(thread ? threadName(thread) : "Its conversation", "link", () => app.go({ thread: one.conversation_id, panel: "next" }));
+		return thread ? threadName(thread) : "Its conversation";
 	}
+
+	const nameOf = one => button(titleOf(one), "link", () => app.go({ thread: one.conversation_id, panel: "next" }));
 
 	async function ask(one = null) {
 		const zone = found?.time_zone ?? (await api.get("/api/preferences").catch(() => null))?.time_zone ?? "UTC";
