@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import date, timedelta
 from pathlib import Path
 
 from bench.processes import Server, free_port
@@ -99,6 +100,8 @@ async def on_a_desktop(visitor: Visitor) -> None:
     await visitor.panel("next")
     await visitor.button("Send now").first.click()
     await answered(visitor, 2 + len(SAID))
+    await set_reminder(visitor, "Call the landlord back", "09:00", "Never")
+    await set_reminder(visitor, "Water the plants", "18:30", "Every week")
     keep(await taken(visitor), "next")
     await visitor.panel("memory")
     keep(await taken(visitor), "memory")
@@ -108,6 +111,18 @@ async def on_a_desktop(visitor: Visitor) -> None:
     await visitor.panel("insight")
     keep(await taken(visitor), "insight")
     await in_the_editor(visitor)
+
+
+async def set_reminder(visitor: Visitor, text: str, time: str, repeat: str) -> None:
+    await visitor.button("Set a reminder").click()
+    form = visitor.page.get_by_role("dialog")
+    await form.get_by_label("Remind me of").fill(text)
+    await form.get_by_label("Date").fill(f"{date.today() + timedelta(days=1)}")
+    await form.get_by_label("Time").fill(time)
+    await form.get_by_label("Repeat").select_option(repeat)
+    await form.get_by_role("button", name="Set it").click()
+    await expect(form).to_have_count(0)
+    await visitor.toast.get_by_role("button", name="Close").click()
 
 
 async def in_the_editor(visitor: Visitor) -> None:

@@ -58,6 +58,11 @@ async def furnish(world: World) -> str:
     await world.silence(thread)
     await world.says(thread, "> quoted\n\n[a link](https://ok.example)")
     await world.http.post(f"/api/threads/{thread}/timers", json={"trigger_type": "check_in", "delay_seconds": 900})
+    for at in ("2030-05-01T09:00", "2030-05-02T09:00"):
+        body = {"conversation_id": thread, "text": "Water the plants", "at": at, "rrule": "FREQ=DAILY"}
+        await world.http.post("/api/reminders", json=body)
+    await world.sql("UPDATE reminders SET state = 'held' WHERE local_at < '2030-05-02'")
+    await world.sql("UPDATE conversations SET muted_until = '2029-01-01' WHERE id = %s", thread)
     return thread
 
 
@@ -81,6 +86,10 @@ async def test_axe_finds_nothing_serious(visitor: Visitor, world: World, axe: st
         shown = await visitor.panel(panel)
         await expect(shown.get_by_text("Loading…")).to_have_count(0)
         found += await seen_in_light_and_dark(visitor, axe, panel)
+    await visitor.panel("next")
+    await visitor.button("Set a reminder").click()
+    found += await seen_in_light_and_dark(visitor, axe, "the form of a reminder")
+    await visitor.page.keyboard.press("Escape")
     await visitor.go("notes/shop")
     await expect(visitor.shown("notes").locator(".whole")).to_be_visible()
     found += await seen_in_light_and_dark(visitor, axe, "a note")

@@ -91,7 +91,7 @@ async def test_follow_ups_are_counted_down_postponed_cancelled_and_muted(visitor
     await card.get_by_label("Postpone").select_option(label="in 3 hours")
     await expect(clock).to_have_text(re.compile(r"^(3 h 0|2 h 59) min$"))
     await card.get_by_role("button", name="Cancel").click()
-    await expect(following).to_contain_text("Nothing is planned")
+    await expect(following).to_contain_text("No follow-up is planned")
     assert (await world.http.get(f"/api/threads/{thread}/timers")).json()["timers"] == []
 
     await following.get_by_role("button", name="1 hour").click()

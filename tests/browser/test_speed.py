@@ -23,10 +23,10 @@ pytestmark = IN_A_BROWSER
 
 PAGE = Path(rapport.__file__).parent / "page"
 HEAVIEST_AT_FIRST = 156_000
-HEAVIEST = 210_000
+HEAVIEST = 226_000
 """The most bytes of all files. The editor of agents has some 30 fields with help, a try, versions and the tools of every server;
-the cards of questions about tool calls come with the first question. Few visitors load them."""
-LATER = ("agents/", "approvals/", "insight/")
+the cards of questions about tool calls come with the first question, reminders with the panel that lists them. Few visitors load them."""
+LATER = ("agents/", "approvals/", "insight/", "reminders/")
 LOADED = """() => performance.getEntriesByType('resource').map(one => new URL(one.name).pathname)
     .filter(path => path.startsWith('/page/')).map(path => path.slice('/page/'.length))"""
 LONG = 10_000

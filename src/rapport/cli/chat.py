@@ -21,6 +21,7 @@ from rapport.cli import follow_up_output as followups
 from rapport.cli.approvals import ApprovalPrompts, RestOfReply
 from rapport.cli.line_input import open_input
 from rapport.cli.output import escape_line
+from rapport.cli.reminders import render_reminders
 from rapport.core.turn_runner import Ticket
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Conversation, Incoming, Message
@@ -40,7 +41,7 @@ FOLLOWUP_SECONDS = 0.5
 
 HELP = """[bold]/new[/bold] begin a new conversation   [bold]/history[/bold] what was said   [bold]/help[/bold] this
 [bold]/followups[/bold] what the agent will come back to   [bold]/mute 1h[/bold] not for now   [bold]/unmute[/bold] again
-[bold]/approvals[/bold] decide about tool calls that wait
+[bold]/reminders[/bold] what you asked to be told   [bold]/approvals[/bold] decide about tool calls that wait
 [bold]/quit[/bold] (or Ctrl-D) leave   [bold]Ctrl-C[/bold] stop an answer
 A line that ends with \\ goes on in the next one."""
 
@@ -71,7 +72,7 @@ class Terminal:
         self._user = user
         self._conversation: Conversation | None = None
         self._seen: datetime | None = None
-        """The time of the latest follow-up that was shown."""
+        """The time of the latest follow-up or reminder that was shown."""
         self._input = open_input(console)
         self._approvals = ApprovalPrompts(app, console, self._input, user)
         self._asked: dict[str, datetime] = {}
@@ -160,7 +161,7 @@ class Terminal:
         return [
             message
             for message in latest
-            if (message.metadata.get("autonomous") is True and message.created_at > self._seen)
+            if (_is_unasked(message) and message.created_at > self._seen)
             or message.created_at > self._asked.get(message.reply_to_id or "", message.created_at)
         ]
 
@@ -177,6 +178,8 @@ class Terminal:
             await self._show_history(limit=50)
         elif command in {"/mute", "/unmute", "/followups"}:
             await self._run_follow_up_command(command, words)
+        elif command == "/reminders":
+            await self._show_reminders()
         elif command == "/approvals":
             await self._decide_open()
         else:
@@ -211,6 +214,19 @@ class Terminal:
             self._console.print(lines if timers else "[dim]no follow-up waits[/dim]")
         if command != "/followups" or permission.muted_until is not None:
             self._console.print(f"[dim]{followups.describe_mute(permission)}[/dim]")
+
+    async def _show_reminders(self) -> None:
+        """List the reminders of this conversation that wait."""
+        if self._conversation is None:
+            self._console.print("[dim]nothing was said yet[/dim]")
+            return
+        try:
+            found, preference = await self._app.core.reminders.list(LOCAL_USER, conversation_id=self._conversation.id)
+        except RapportError as error:
+            self._console.print(str(error), style="red", markup=False)
+            return
+        listed = render_reminders(found, preference, with_conversation=False)
+        self._console.print(listed if found else "[dim]no reminder waits[/dim]")
 
     async def _say(self, text: str) -> None:
         try:
@@ -269,7 +285,7 @@ class Terminal:
 
     def _note_shown(self, message: Message) -> None:
         """Show this message only once, above the line."""
-        if message.metadata.get("autonomous") is True:
+        if _is_unasked(message):
             self._seen = message.created_at
         elif message.reply_to_id is not None:
             self._asked.pop(message.reply_to_id, None)
@@ -326,6 +342,11 @@ class Terminal:
                 f"[dim]{message.created_at.astimezone():%d %b %H:%M}[/dim] [bold]{escape_line(speaker)}[/bold]"
             )
             self._console.print(Markdown(message.text))
+
+
+def _is_unasked(message: Message) -> bool:
+    """Return True for a follow-up or a reminder, which answers no message."""
+    return message.metadata.get("autonomous") is True or "reminder" in message.metadata
 
 
 async def _visible(tokens: AsyncIterator[str]) -> AsyncIterator[str]:

@@ -40,11 +40,14 @@ async def mute(connection: Connection, owner_id: str, conversation_id: str, dura
 
 
 def describe_mute(permission: Permission) -> str:
+    """Return whether follow-ups are muted, and how many reminders wait until the mute ends."""
+    from rapport.reminders.texts import describe_held
+
     if permission.muted_until is None:
         return "Follow-ups are not muted."
-    if permission.muted_until >= FOREVER:
-        return "Follow-ups are muted for good."
-    return f"Follow-ups are muted until {permission.muted_until.astimezone():%Y-%m-%d %H:%M}."
+    end = permission.muted_until
+    duration = "for good" if end >= FOREVER else f"until {end.astimezone():%Y-%m-%d %H:%M}"
+    return f"Follow-ups are muted {duration}. {describe_held(permission)}".rstrip()
 
 
 def describe_obstacle(conversation: Conversation, permission: Permission, agent: AgentProfile) -> str:

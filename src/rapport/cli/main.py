@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import typer
 
-from rapport.cli import agents, context, keys, memory, note_settings, timers, tools, usage
+from rapport.cli import agents, context, keys, memory, note_settings, reminders, timers, tools, usage
 from rapport.cli import import_export as transfer
 from rapport.cli.owner_option import owner_option
 from rapport.domain.conversation import LOCAL_USER
@@ -34,6 +34,7 @@ app.add_typer(note_settings.app, name="notes")  # it has the commands of notes.p
 app.command("import")(transfer.import_)
 app.command("export")(transfer.export)
 app.add_typer(memory.app, name="memory")
+app.add_typer(reminders.app, name="reminders")
 app.add_typer(timers.app, name="timers")
 app.add_typer(tools.app, name="tools")
 app.add_typer(usage.app, name="usage")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from rapport.domain.conversation import Conversation
-from rapport.domain.errors import Conflict, InvalidInput
+from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.domain.follow_up import QuietHours
 from rapport.domain.follow_up_requests import Preference
 from rapport.domain.ids import new_id
@@ -44,6 +45,7 @@ class Change:
 
 
 OWNER = Asker()
+_MAX_SNOOZE = timedelta(days=366)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ class ReminderBook:
     ) -> tuple[Reminder, Preference]:
         """Say it again, or later: at a time or after a duration.
 
-        A recurring one that was said keeps its rule: a copy comes once at that time.
+        A recurring one that was said keeps its rule: a copy comes once at that time. The copy has the id of the message, so
+        that a second snooze of the same message moves it.
         """
         now = self.now()
         async with self.database.transaction() as connection:
@@ -157,16 +160,7 @@ class ReminderBook:
             elif reminder.sent_at is None and reminder.state != "done":
                 reminder = await reminders.change(replace(reminder, due_at=until, state="waiting"))
             else:
-                copy = NewReminder(
-                    new_id(),
-                    reminder.text,
-                    schedule,
-                    until,
-                    reminder.author_id,
-                    reminder.author_name,
-                    reminder.is_personal,
-                )
-                reminder = await reminders.add(owner_id, reminder.conversation_id, copy)
+                reminder = await _add_copy(reminders, reminder, schedule, until)
         self.on_changed()
         return reminder, preference
 
@@ -212,6 +206,17 @@ async def reschedule(connection: Connection, owner_id: str, preference: Preferen
     return bool(moved)
 
 
+async def _add_copy(reminders: Reminders, reminder: Reminder, schedule: Schedule, due_at: datetime) -> Reminder:
+    name = reminder.message_id or new_id()
+    with suppress(NotFound):
+        copy = await reminders.get(reminder.owner_id, name, lock=True)
+        return await reminders.change(replace(copy, schedule=schedule, due_at=due_at, state="waiting"))
+    author = (reminder.author_id, reminder.author_name, reminder.is_personal)
+    return await reminders.add(
+        reminder.owner_id, reminder.conversation_id, NewReminder(name, reminder.text, schedule, due_at, *author)
+    )
+
+
 async def _get_open(connection: Connection, owner_id: str, reminder_id: str, by: Asker | None) -> Reminder:
     reminder = await Reminders(connection).get(owner_id, reminder_id, lock=True)
     await _check_may_change(connection, reminder, by)
@@ -241,9 +246,10 @@ def _reschedule_by(change: Change, reminder: Reminder, preference: Preference, n
 
 def _find_moment(until: datetime | timedelta, preference: Preference, now: datetime) -> datetime:
     if isinstance(until, timedelta):
-        return now + until
-    moment = until if until.tzinfo else to_moment(until, ZoneInfo(preference.time_zone))
-    if not now < moment < now + timedelta(days=366):
+        moment = now + min(until, 2 * _MAX_SNOOZE)
+    else:
+        moment = until if until.tzinfo else to_moment(until, ZoneInfo(preference.time_zone))
+    if not now < moment <= now + _MAX_SNOOZE:
         raise InvalidInput("`until` must be in the future, within a year.")
     return moment
 

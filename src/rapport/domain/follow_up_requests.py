@@ -35,6 +35,8 @@ class Permission:
     """None if it is not muted now."""
     autonomy: bool | None
     """None if nobody has chosen: on in direct chats, off in groups."""
+    held_reminders: int = 0
+    """The number of reminders that a mute holds back until it ends."""
 
 
 @dataclass(frozen=True, slots=True)

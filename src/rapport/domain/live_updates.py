@@ -56,7 +56,7 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class TimersChanged:
-    """A timer of the conversation was set, moved or cancelled, has fired or has ended."""
+    """A timer or a reminder of the conversation was set, moved or cancelled, has fired or has ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ class Button:
 
     label: str
     data: str
+    row: int = 0
+    """The row of buttons that it stands in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +46,7 @@ class Outgoing:
     questions: Sequence[ToolCall] = ()
     """The questions about tool calls that the text asks, in its order, with their state now. A channel that can take answers passes
     them to `core.approvals.decide`; others ignore them."""
+    reminder_id: str | None = None
+    """The reminder that the text delivers. A channel with buttons may offer to snooze it (`core.reminders`)."""
     arrived_ids: Sequence[str] = ()
     """The platform's ids of the parts that have arrived already."""

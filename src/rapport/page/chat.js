@@ -45,6 +45,12 @@ export function createChat(app, composer) {
 			cards.then(made => made.show(place, message)).catch(() => (cards = null));
 			return place;
 		},
+		/** The choice below a reminder; its code is loaded with the first. */
+		snooze(message) {
+			const place = el("div.reminder-snooze");
+			import("./reminders/snooze.js").then(({ snoozeChoice }) => fill(place, snoozeChoice(app, { id: message.reminder_id }, app.loadTimers))).catch(() => {}); // the panel has it, too
+			return place;
+		},
 		takeBack(one) {
 			thread.discard(one);
 			composer.put(one.text);
@@ -152,7 +158,7 @@ export function createChat(app, composer) {
 			const isNewDay = !last || dayKey(last.created_at) !== dayKey(message.created_at);
 			if (isNewDay) shown.push({ key: `day:${dayKey(message.created_at)}`, day: message.created_at });
 			const isNew = isNewDay || speaker(last) !== speaker(message) || Date.parse(message.created_at) - Date.parse(last.created_at) > BREATH;
-			shown.push({ key: message.id, message, head: isNew || message.autonomous, quoted: quotedBy(message, last, known) });
+			shown.push({ key: message.id, message, head: isNew || message.autonomous || Boolean(message.reminder_id), quoted: quotedBy(message, last, known) });
 			last = message;
 		}
 		laidOut = { messages: state.messages, shown };

@@ -40,10 +40,11 @@ export function messageItem(message, { head, quoted, agentName, actions }) {
 			el("div.bubble", quoted && quoteLine(quoted, actions), bodyOf(message)),
 			isAgent && message.sources.length > 0 && chips(message, actions),
 			message.approvals.length > 0 && actions.questions(message),
+			message.reminder_id && actions.snooze(message),
 			el(
 				"div.tools",
 				{ role: "group", "aria-label": "This message" },
-				isAgent && button("Why this answer?", "wordy", () => actions.why(message), "why"),
+				isAgent && !message.reminder_id && button("Why this answer?", "wordy", () => actions.why(message), "why"),
 				button("Reply", "tool", () => actions.reply(message), "reply"),
 				button("Copy", "tool", () => actions.copy(textOf(message)), "copy"),
 			),

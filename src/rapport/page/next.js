@@ -1,4 +1,4 @@
-/** Follow-ups: waiting, past, and quiet hours. */
+/** Reminders, whose code is loaded with the panel, and follow-ups: waiting, past, and quiet hours. */
 
 import { field, form } from "./dialogs.js";
 import { button, el, fill, icon } from "./dom.js";
@@ -15,7 +15,9 @@ export const next = { id: "next", title: "Next", mount };
 function mount(app) {
 	const { api, store } = app;
 	const { state } = store;
-	const root = el("div.next");
+	const root = el("div.follow-ups");
+	const above = el("div.reminders");
+	let reminders = null;
 	let ticking;
 	let clocks = [];
 	let isSetting = false;
@@ -24,9 +26,16 @@ function mount(app) {
 	// An update must not discard what somebody is typing.
 	store.watch(["timers", "thread", "preferences"], () => app.isShown("next") && !root.querySelector("form :is(input, select):focus") && draw());
 	store.watch(["threads"], () => app.isShown("next") && app.currentThread()?.id !== drawnFor && draw());
+	store.watch(["timers", "thread", "preferences"], () => app.isShown("next") && reminders?.show());
 
 	function show() {
 		draw();
+		if (reminders) reminders.show();
+		else {
+			import("./reminders/section.js")
+				.then(loaded => (reminders ??= loaded.createReminders(app, above)).show())
+				.catch(() => fill(above, el("p.hint", "The reminders could not be loaded. Open this panel again.")));
+		}
 		app.loadTimers();
 		app.loadPreferences();
 		clearInterval(ticking);
@@ -63,7 +72,7 @@ function mount(app) {
 		if (silent) text = `${silent} doesn't follow up. The companion does.`;
 		else if (!isOn) text = "Follow-ups are off here. You can turn them on below.";
 		else if (mutedUntil) text = "This conversation is muted, so no follow-ups are planned.";
-		return el("section", emptyPanel("next", "Nothing is planned", text, setter));
+		return el("section", emptyPanel("next", "No follow-up is planned", text, setter));
 	}
 
 	function card(timer) {
@@ -103,7 +112,7 @@ function mount(app) {
 	}
 
 	/** Allow or mute follow-ups here. */
-	function permission(thread, { muted_until: until }, isOn) {
+	function permission(thread, { muted_until: until, held_reminders: held }, isOn) {
 		const silence = until
 			? [`Muted ${until.startsWith("9999") ? "forever" : `until ${momentName(until)}`}`, button("Unmute", "small", () => mute({ until: null }))]
 			: [
@@ -120,7 +129,8 @@ function mount(app) {
 				el("input", { type: "checkbox", role: "switch", checked: isOn, onchange: event => mute({ autonomy: event.target.checked }) }),
 				thread.kind === "group" ? "Allow follow-ups in this group" : "Allow follow-ups",
 			),
-			isOn && el("div.row", { role: "group", "aria-label": "Mute" }, icon("mute"), silence),
+			(isOn || until) && el("div.row", { role: "group", "aria-label": "Mute" }, icon("mute"), silence),
+			held > 0 && el("p.hint", `${held === 1 ? "1 reminder waits" : `${held} reminders wait`} until ${until.startsWith("9999") ? "you unmute it" : "then"}.`),
 		);
 	}
 
@@ -164,5 +174,5 @@ function mount(app) {
 		for (const { clock, at } of clocks) clock.textContent = at > Date.now() ? countdown((at - Date.now()) / 1000) : "now";
 	}
 
-	return { root, show, hide: () => clearInterval(ticking) };
+	return { root: el("div.next", above, root), show, hide: () => clearInterval(ticking) };
 }

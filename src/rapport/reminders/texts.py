@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from rapport.domain.follow_up_requests import FOREVER, Permission
 from rapport.domain.reminder import Reminder, Schedule
 
 LATE_AFTER = timedelta(minutes=2)
@@ -18,6 +19,7 @@ _DAYS = {
     "SA": "Saturday",
     "SU": "Sunday",
 }
+_WEEKDAYS = frozenset(("MO", "TU", "WE", "TH", "FR"))
 _UNITS = {"HOURLY": "hour", "DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "year"}
 
 
@@ -41,7 +43,9 @@ def describe_rule(schedule: Schedule) -> str:
     words = f"every {unit}" if interval == 1 else f"every {interval} {unit}s"
     days = parts.pop("BYDAY", "")
     names = [_DAYS.get(day) for day in days.split(",")] if days else []
-    if all(names) and names:
+    if unit == "week" and interval == 1 and frozenset(days.split(",")) == _WEEKDAYS:
+        words = "every weekday"
+    elif all(names) and names:
         words += f" on {_join([name for name in names if name])}"
     elif days:
         parts["BYDAY"] = days
@@ -51,6 +55,15 @@ def describe_rule(schedule: Schedule) -> str:
     if parts:
         words += f" by the rule {';'.join(f'{name}={value}' for name, value in parts.items())}"
     return words if schedule.ends_at is None else f"{words} until {describe_time(schedule.ends_at)}"
+
+
+def describe_held(permission: Permission) -> str:
+    """Return the sentence about the reminders that a mute holds back; empty if there are none."""
+    if permission.muted_until is None or not permission.held_reminders:
+        return ""
+    until = "the mute is ended" if permission.muted_until >= FOREVER else "then"
+    number = permission.held_reminders
+    return f"1 reminder waits until {until}." if number == 1 else f"{number:,} reminders wait until {until}."
 
 
 def write_message(reminder: Reminder, *, occurrence: datetime, now: datetime, zone: ZoneInfo, is_group: bool) -> str:

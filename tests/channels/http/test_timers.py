@@ -59,7 +59,13 @@ def assert_problem(response: httpx.Response, *codes: int) -> str:
 
 async def test_a_timer_is_set_seen_moved_and_cancelled(world: World) -> None:
     conversation = await world.conversation()
-    assert await timers_of(world, conversation) == {"timers": [], "past": [], "muted_until": None, "autonomy": None}
+    assert await timers_of(world, conversation) == {
+        "timers": [],
+        "past": [],
+        "muted_until": None,
+        "autonomy": None,
+        "held_reminders": 0,
+    }
 
     made = await set_timer(world, conversation, reason="the dentist at nine", timer_id="dentist")
     assert made.status_code == 201
@@ -462,10 +468,10 @@ async def test_follow_ups_are_turned_on_and_off_without_touching_the_mute(world:
     await mute(world, group, until="forever")
     for wanted in (True, False, None):
         shown = (await mute(world, group, autonomy=wanted)).json()
-        assert shown == {"muted_until": "9999-12-31T00:00:00Z", "autonomy": wanted}
+        assert shown == {"muted_until": "9999-12-31T00:00:00Z", "autonomy": wanted, "held_reminders": 0}
         assert await world.sql("SELECT autonomy_enabled FROM conversations WHERE id = %s", group) == [(wanted,)]
     both = (await mute(world, group, autonomy=True, until=None)).json()
-    assert both == {"muted_until": None, "autonomy": True}
+    assert both == {"muted_until": None, "autonomy": True, "held_reminders": 0}
 
 
 # ---- preferences

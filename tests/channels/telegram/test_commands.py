@@ -138,7 +138,17 @@ async def left(world: World, where: str) -> list[tuple[Any, ...]]:
 
 
 def test_the_commands_are_as_the_platform_wants_them() -> None:
-    assert [name for name, _ in COMMANDS] == ["start", "help", "mute", "unmute", "followups", "agent", "forget", "why"]
+    assert [name for name, _ in COMMANDS] == [
+        "start",
+        "help",
+        "mute",
+        "unmute",
+        "followups",
+        "reminders",
+        "agent",
+        "forget",
+        "why",
+    ]
     for name, does in COMMANDS:
         assert re.fullmatch(r"[a-z0-9_]{1,32}", name)
         assert 3 <= len(does) <= 256

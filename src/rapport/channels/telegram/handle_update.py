@@ -22,6 +22,7 @@ from rapport.channels.telegram.chat_mapping import (
     remember_migration,
 )
 from rapport.channels.telegram.commands.run_command import COMMANDS, Command, CommandContext, press_button, run_command
+from rapport.channels.telegram.reminder_buttons import is_reminder_button, press_reminder_button
 from rapport.channels.telegram.update_types import (
     BotIdentity,
     ButtonPressed,
@@ -33,7 +34,8 @@ from rapport.channels.telegram.update_types import (
     MessageReceived,
     Person,
 )
-from rapport.channels.telegram.writing.keyboard import render_keyboard
+from rapport.channels.telegram.writing.keyboard import arrange_buttons, render_keyboard
+from rapport.channels.telegram.writing.markup import render_parts
 from rapport.domain.conversation import Conversation, Incoming, Message
 from rapport.domain.errors import Conflict, NotFound, Permanent, Transient
 from rapport.domain.outgoing import Notice
@@ -194,6 +196,9 @@ class UpdateHandler:
         if is_approval_button(press.data):
             await self._handle_approval(press, conversation, update_id)
             return
+        if is_reminder_button(press.data):
+            await self._handle_reminder(press, conversation)
+            return
         try:
             notice = await press_button(
                 press.data,
@@ -232,6 +237,29 @@ class UpdateHandler:
                 chat_id=press.chat.id,
                 message_id=press.message_id,
                 reply_markup=render_keyboard(result.rows),
+            )
+
+    async def _handle_reminder(self, press: ButtonPressed, conversation: Conversation) -> None:
+        """Change a reminder, tell the person who pressed, and show in the message how it is now."""
+        result = await press_reminder_button(
+            press.data,
+            conversation,
+            press.person.author,
+            lambda: self._is_admin(press.chat, press.person),
+            self.context.core.reminders,
+        )
+        # All are optional: /reminders shows how it is.
+        await self._try_call("answerCallbackQuery", callback_query_id=press.callback_id, text=result.text)
+        message = {"chat_id": press.chat.id, "message_id": press.message_id}
+        if press.message_id is None:
+            return
+        if result.rows is not None:
+            await self._try_call("editMessageReplyMarkup", **message, reply_markup=render_keyboard(result.rows))
+        if result.listing is not None:
+            [part, *_] = render_parts(result.listing.text)
+            rows = arrange_buttons(result.listing.buttons)
+            await self._try_call(
+                "editMessageText", **message, text=part.html, parse_mode="HTML", reply_markup=render_keyboard(rows)
             )
 
     async def _post_reply(self, notice: Notice, press: ButtonPressed, update_id: int) -> None:

@@ -15,8 +15,11 @@ from rapport.storage.database import Connection
 
 _COLUMNS = "id, owner_id, agent_id, kind, channel, title, created_at, last_at"
 
-# An expired mute counts as none, by the database's clock, which the gates use too.
-_PERMISSION = "CASE WHEN muted_until > clock_timestamp() THEN muted_until END AS muted_until, autonomy_enabled"
+# An expired mute counts as none, by the database's clock, which the gates use too. Reminders are counted only under a mute.
+_PERMISSION = """CASE WHEN muted_until > clock_timestamp() THEN muted_until END AS muted_until, autonomy_enabled,
+CASE WHEN muted_until > clock_timestamp() THEN (
+    SELECT count(*) FROM reminders r WHERE r.conversation_id = conversations.id AND r.state IN ('waiting', 'held')
+    AND r.due_at < muted_until) ELSE 0 END AS held_reminders"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ class Conversations:
                 statement.encode(), {"id": conversation_id, "owner": owner_id, **values}
             )
             if row := await cursor.fetchone():
-                return Permission(row.muted_until, row.autonomy_enabled)
+                return Permission(row.muted_until, row.autonomy_enabled, row.held_reminders)
         raise no_such_conversation(conversation_id)
 
     async def set_agent(self, owner_id: str, conversation_id: str, agent_id: str) -> None:

@@ -17,7 +17,8 @@ PAGE = 20
 PAGE_BYTES = 64_000
 """Largest page: it ends before the message that would exceed it, unless that is its only message."""
 
-# One step into messages_by_seq and short scans of timers and tool calls per conversation: the cost does not depend on its length.
+# One step into messages_by_seq and short scans of timers, reminders and tool calls per conversation: the cost does not depend
+# on its length.
 _POSITIONS = """
 SELECT c.id AS conversation_id,
     coalesce((SELECT m.seq FROM messages m WHERE m.conversation_id = c.id AND NOT m.synthetic ORDER BY m.seq DESC LIMIT 1), 0) AS newest,
@@ -27,7 +28,9 @@ SELECT c.id AS conversation_id,
         (SELECT string_agg(concat_ws(' ', f.id, f.state), ',') FROM (
             SELECT p.id, p.state FROM timers p
             WHERE p.owner_id = c.owner_id AND p.conversation_id = c.id AND p.fired_at IS NOT NULL
-            ORDER BY p.fired_at DESC LIMIT 3) AS f)), 0) AS timers,
+            ORDER BY p.fired_at DESC LIMIT 3) AS f), ';',
+        (SELECT string_agg(concat_ws(' ', s.id, s.state, s.due_at, s.local_at, s.rule, s.zone, hashtext(s.text)), ',') FROM (
+            SELECT r.* FROM reminders r WHERE r.conversation_id = c.id ORDER BY r.id DESC LIMIT 50) AS s)), 0) AS timers,
     coalesce(hashtextextended((SELECT string_agg(concat_ws(' ', t.message_id, t.key, t.state), ',') FROM (
         SELECT q.message_id, q.key, q.state FROM tool_calls q WHERE q.conversation_id = c.id
         ORDER BY q.message_id DESC, q.key DESC LIMIT 20) AS t), 0), 0) AS tool_calls
@@ -60,7 +63,7 @@ class ConversationPosition:
     newest: int
     """The highest `seq` of its messages; 0 if there are none."""
     timers: int
-    """A digest of its pending timers and of the states of the latest fired ones."""
+    """A digest of its pending timers, of the states of the latest fired ones, and of its 50 newest reminders."""
     tool_calls: int
     """A digest of the states of its latest tool calls with effects outside; 0 if there are none."""
 

@@ -35,7 +35,8 @@ WITH taken AS (
 SELECT t.id, t.channel, t.attempts, t.previous_state = 'unconfirmed' AS is_unconfirmed,
        t.created_at < clock_timestamp() - %(patience)s * interval '1 second' AS is_overdue,
        t.conversation_id, t.owner_id, t.message_id, t.platform_ids, t.notice, m.content, m.thread_id,
-       m.metadata -> 'approvals' ->> 0 AS question, asked.platform_id AS reply_to
+       m.metadata -> 'approvals' ->> 0 AS question, m.metadata -> 'reminder' ->> 'id' AS reminder,
+       asked.platform_id AS reply_to
 FROM taken t LEFT JOIN messages m ON m.conversation_id = t.conversation_id AND m.id = t.message_id
 LEFT JOIN messages asked ON asked.conversation_id = m.conversation_id AND asked.id = m.reply_to_id
 ORDER BY t.seq
@@ -192,6 +193,14 @@ def _to_outgoing(row: Any) -> Outgoing:
     arrived: list[str] = row.platform_ids
     if row.notice is None:
         text = row.content or ""
-        return Outgoing(row.conversation_id, row.message_id, text, row.reply_to, row.thread_id, arrived_ids=arrived)
+        return Outgoing(
+            row.conversation_id,
+            row.message_id,
+            text,
+            row.reply_to,
+            row.thread_id,
+            reminder_id=row.reminder,
+            arrived_ids=arrived,
+        )
     buttons = [Button(**button) for button in row.notice.pop("buttons")]
     return Outgoing(row.conversation_id, row.message_id, **row.notice, buttons=buttons, arrived_ids=arrived)

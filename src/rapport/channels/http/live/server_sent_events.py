@@ -77,7 +77,7 @@ def event_routes(live: Live, auth: Authenticator, *, renderer: Renderer) -> APIR
     ) -> EventStream:  # fmt: skip
         """`message` is a message that was stored or changed. Each comes once and in order, also after a reconnect with the id
         of the last one. `started`, `token` and `ended` report a reply while this process writes it, by the id of
-        the message that it answers (by another id if it goes on after a decision about a tool call). `timers` says that follow-ups have changed, `approvals` that the
+        the message that it answers (by another id if it goes on after a decision about a tool call). `timers` says that follow-ups or reminders have changed, `approvals` that the
         questions about tool calls have; `memory.created`, `memory.updated` and `memory.deleted` report changes of your memories.
         The first connection begins with `hello`, whose id is its starting point.
         """

@@ -55,6 +55,7 @@ class MessageView(BaseModel):
     `problem` says what is wrong with the model where `fallbackUsed` is true; only operators get it.
     `html` is set with `render=html`: the content as HTML that is safe to put into a page.
     `approvals` are the ids of the questions about tool calls that the message asks (`GET …/approvals`).
+    `reminder_id` is the reminder that the message delivers.
     """
 
     id: str
@@ -75,6 +76,7 @@ class MessageView(BaseModel):
     thread_id: str | None
     is_bot: bool
     approvals: list[str]
+    reminder_id: str | None
     context_snapshot: dict[str, Any] | None
     html: str | None = None
 
@@ -283,6 +285,7 @@ def problem_view(message: Message | None, *, operator: bool) -> dict[str, str] |
 
 def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:
     """Return a stored message for its owner. Metadata that is not listed here is never sent."""
+    reminder: Any = message.metadata.get("reminder")
     return {
         "id": message.id,
         "role": message.role,
@@ -302,6 +305,7 @@ def message_view(message: Message, *, operator: bool = False) -> dict[str, Any]:
         "thread_id": message.thread_id,
         "is_bot": message.is_bot,
         "approvals": message.metadata.get("approvals", []),
+        "reminder_id": reminder and reminder["id"],
         "context_snapshot": message.context_snapshot,
     }
 

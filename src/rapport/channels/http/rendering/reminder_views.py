@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from rapport.domain.follow_up_requests import Preference
 from rapport.domain.reminder import Reminder
-from rapport.reminders.texts import describe_schedule
+from rapport.reminders.texts import describe_rule, describe_schedule
 
 _MAX_LINE_BYTES = 75
 """RFC 5545 asks for folded lines."""
@@ -20,7 +20,7 @@ class ReminderView(BaseModel):
     """A reminder. `at` is its next occurrence on the clock of its zone, `due_at` the moment when it is sent.
 
     They differ after a snooze, and if a recurring one is moved out of quiet hours. `zone` is null for one that follows the
-    person's own clock. `when` says it in words. `author_id` is the person of a group who asked for it.
+    person's own clock. `when` says it in words, `recurrence` how often (null: once). `author_id` is the person of a group who asked for it.
     """
 
     id: str
@@ -31,6 +31,7 @@ class ReminderView(BaseModel):
     zone: str | None
     rrule: str | None
     when: str
+    recurrence: str | None
     state: Literal["waiting", "held", "done", "cancelled"]
     author_id: str | None
     author_name: str | None
@@ -58,6 +59,7 @@ def reminder_view(reminder: Reminder, preference: Preference) -> dict[str, Any]:
         "zone": schedule.zone,
         "rrule": schedule.rule,
         "when": describe_schedule(schedule, own_zone=preference.time_zone),
+        "recurrence": None if schedule.rule is None else describe_rule(schedule),
         "state": reminder.state,
         "author_id": reminder.author_id,
         "author_name": reminder.author_name,

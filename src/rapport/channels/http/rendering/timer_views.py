@@ -34,11 +34,12 @@ class PermissionView(BaseModel):
     """`muted_until` is null when the conversation isn't muted, and 9999-12-31 when it is muted forever.
 
     `autonomy` is null until somebody sets whether the agent may follow up here: the default is on in direct chats and off
-    in groups.
+    in groups. `held_reminders` are the reminders that wait until the mute ends.
     """
 
     muted_until: str | None
     autonomy: bool | None
+    held_reminders: int
 
 
 class TimersView(PermissionView):
@@ -109,7 +110,11 @@ def timer_view(timer: Timer) -> dict[str, Any]:
 
 
 def permission_view(permission: Permission) -> dict[str, Any]:
-    return {"muted_until": permission.muted_until, "autonomy": permission.autonomy}
+    return {
+        "muted_until": permission.muted_until,
+        "autonomy": permission.autonomy,
+        "held_reminders": permission.held_reminders,
+    }
 
 
 def preference_view(preference: Preference) -> dict[str, Any]:

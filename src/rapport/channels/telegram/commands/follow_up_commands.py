@@ -10,6 +10,7 @@ from rapport.channels.telegram.commands.notice_text import PURPOSES, WallClock, 
 from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import Timer
 from rapport.domain.follow_up_requests import FOREVER, MAX_MUTE_SECONDS, Permission, Preference, parse_duration
+from rapport.reminders.texts import describe_held
 
 MAX_LISTED = 10
 
@@ -27,8 +28,8 @@ async def mute(command: Command, context: CommandContext) -> str:
     )
     return (
         f"Muted {end}: I don't write on my own here.{before} When you {_describe_call(command)}, I still answer."
-        " /unmute ends it."
-    )
+        f" /unmute ends it. {describe_held(permission)}"
+    ).rstrip()
 
 
 async def unmute(command: Command, context: CommandContext) -> str:
@@ -99,7 +100,8 @@ def _list_restrictions(permission: Permission, preference: Preference, clock: Wa
     """Return sentences about a mute and quiet hours, which suppress follow-ups although they are on."""
     parts: list[str] = []
     if permission.muted_until is not None:
-        parts.append(f"I'm muted {_describe_end(permission.muted_until, clock)}. /unmute ends it.")
+        held = describe_held(permission)
+        parts.append(f"I'm muted {_describe_end(permission.muted_until, clock)}. /unmute ends it. {held}".rstrip())
     if preference.quiet_from is not None and preference.quiet_to is not None:
         parts.append(
             f"Quiet hours are from {preference.quiet_from:%H:%M} to {preference.quiet_to:%H:%M} ({clock.name})."

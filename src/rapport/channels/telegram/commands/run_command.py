@@ -9,6 +9,7 @@ from rapport.channels.telegram.commands import follow_up_commands as followups
 from rapport.channels.telegram.commands.command import FOR_ADMINS, Command, CommandContext, IsAdmin
 from rapport.channels.telegram.commands.notice_text import WallClock, escape_markdown, quote
 from rapport.channels.telegram.commands.why import HOW_TO_ASK, render_explanation
+from rapport.channels.telegram.reminder_buttons import list_reminders
 from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.conversation import Author, Conversation
 from rapport.domain.errors import InvalidInput, NotFound
@@ -22,6 +23,7 @@ COMMANDS: tuple[tuple[str, str], ...] = (
     ("mute", "Stop my follow-ups: /mute 2h, or until /unmute"),
     ("unmute", "Allow my follow-ups again"),
     ("followups", "List planned follow-ups; /followups on or off"),
+    ("reminders", "List the reminders of this chat: snooze, skip or cancel them"),
     ("agent", "Show who answers here; /agent ID chooses another agent"),
     ("forget", "Erase what I have stored of this chat"),
     ("why", "Show what I used for an answer: reply to it with this"),
@@ -44,6 +46,8 @@ async def run_command(command: Command, context: CommandContext) -> Notice | Non
     try:
         if name == "forget":
             return await _forget(command, context)
+        if name == "reminders":
+            return await list_reminders(command.conversation, context.core.reminders)
         answer = _ANSWERS.get(name)
         return None if answer is None else Notice(await answer(command, context))
     except InvalidInput as error:
@@ -96,6 +100,7 @@ async def _help(command: Command, _context: CommandContext) -> str:
         "- /mute: I don't write on my own until you send /unmute; `/mute 2h` for two hours (also `30m`, `1d`, `1h30m`)\n"
         "- /unmute: I may write on my own again\n"
         "- /followups: list my planned follow-ups; `/followups on`, `/followups off`\n"
+        "- /reminders: list the reminders of this chat, with buttons to snooze, skip and cancel them\n"
         "- /agent: show the agent that answers here, and the others; `/agent ID` chooses another one\n"
         "- /why: as a reply to one of my messages, show what I used for it\n"
         "- /forget: erase what I have stored of this chat; I ask first\n"
@@ -159,9 +164,11 @@ async def _forget(command: Command, context: CommandContext) -> Notice:
 
 async def _list_erasures(conversation: Conversation, context: CommandContext) -> str:
     timer_count = len((await context.core.follow_ups.load(conversation.owner_id, conversation.id)).waiting)
+    reminders, _ = await context.core.reminders.list(conversation.owner_id, conversation_id=conversation.id)
     erased = [
         f"all messages of this {conversation.traits.name} that I have stored, yours and mine",
         f"the planned follow-ups ({_format_count(timer_count)})",
+        *([f"the reminders ({_format_count(len(reminders))})"] if reminders else []),
         "the settings of this chat: muted or not, follow-ups on or off",
     ]
     if conversation.traits.may_use_memory:
