@@ -145,3 +145,19 @@ async def test_expired_sessions_go(world: World) -> None:
     )
     await delete_rows(world, retention=None)
     assert await world.sql("SELECT convert_from(hash, 'utf8') FROM sessions") == [("new",)]
+
+
+async def test_past_reminders_go_and_waiting_ones_stay(world: World) -> None:
+    here = await world.conversation()
+    for number, (state, age) in enumerate(
+        [("done", "2 hours"), ("cancelled", "2 hours"), ("done", "0 s"), ("waiting", "-1 hour"), ("held", "2 hours")]
+    ):
+        await world.sql(
+            "INSERT INTO reminders (conversation_id, id, owner_id, text, local_at, due_at, created_at, sent_at, state) VALUES"
+            " (%s, %s, 'local', 'x', now(), now() - %s::interval, now() - interval '3 hours',"
+            " CASE WHEN %s = 'done' THEN now() - %s::interval END, %s)",
+            *(here, f"01{number:024}", age, state, age, state),
+        )
+    await world.sql("UPDATE conversations SET muted_until = 'infinity' WHERE id = %s", here)  # what is held stays so
+    await delete_rows(world)
+    assert await world.sql("SELECT state FROM reminders ORDER BY id") == [("done",), ("waiting",), ("held",)]

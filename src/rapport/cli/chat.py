@@ -221,7 +221,7 @@ class Terminal:
             self._console.print("[dim]nothing was said yet[/dim]")
             return
         try:
-            found, preference = await self._app.core.reminders.list(LOCAL_USER, conversation_id=self._conversation.id)
+            found, preference = await self._app.core.reminders.list(self._user, conversation_id=self._conversation.id)
         except RapportError as error:
             self._console.print(str(error), style="red", markup=False)
             return

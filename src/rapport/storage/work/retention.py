@@ -46,6 +46,11 @@ _DELETE: Mapping[str, str] = {
             SELECT ctid FROM tool_calls WHERE conversation_id = ANY(%(conversations)s) AND message_id < %(newest)s
               AND created_at < {_BEFORE} AND (state <> 'asked' OR expires_at < clock_timestamp()) LIMIT %(limit)s))
     """,
+    "reminders": f"""
+        DELETE FROM reminders WHERE ctid = ANY(ARRAY(
+            SELECT ctid FROM reminders WHERE conversation_id = ANY(%(conversations)s) AND id < %(newest)s
+              AND state IN ('done', 'cancelled') AND coalesce(sent_at, greatest(due_at, created_at)) < {_BEFORE} LIMIT %(limit)s))
+    """,
     # The latest delivered follow-ups of a conversation stay: a topic is brought up once (ADR 35).
     "timers": f"""
         DELETE FROM timers WHERE ctid = ANY(ARRAY(
