@@ -16,6 +16,7 @@ from pydantic import AnyUrl
 
 from rapport.domain.memory import MemoryCandidate
 from rapport.storage.access.api_keys import ApiKeys
+from tests.channels.http.test_auth import until_closed
 from tests.support.waiting import LIMIT_SECONDS
 from tests.support.world import World
 
@@ -118,6 +119,7 @@ class Belongings:
 async def make_belongings(world: World, owner: str, *, word: str) -> Belongings:
     """Make a key, a conversation, a note and a memory of an owner."""
     key = await make_key(world, owner)
+    await until_closed(world)  # until then everybody is the local user
     headers = {"Authorization": f"Bearer {key}"}
 
     async def send(path: str, body: dict[str, Any]) -> dict[str, Any]:
