@@ -132,6 +132,28 @@ async def test_a_tool_that_changes_something_asks_first_and_goes_on_when_it_is_a
     assert files.written == ["a.txt"]
 
 
+async def test_nobody_is_asked_about_calls_beyond_the_limit(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    """docs/tools.md: 16 calls to MCP servers in one answer, whether in one message of the model or in several."""
+    conversation = await begin(world)
+    paths = [f"{number}.txt" for number in range(20)]
+    model.answers += [calls("read.txt", tool="files__read"), calls(*paths), calls("more.txt"), "Written, but for five."]
+    await world.says(conversation, "Write them all.")
+    asked = (await approvals(world, conversation))[::-1]
+    assert [one["arguments"]["path"] for one in asked] == paths[:15]
+    for one in asked:
+        await decide(world, conversation, one["id"], "allow")
+    assert (await answers(world, conversation, 2))[1] == "Written, but for five."
+    assert files.written == paths[:15]
+    told = [text for role, text in model.calls[-1].window if role == "tool"]
+    assert [text.startswith("Not done: too many calls.") for text in told] == [False] * 16 + [True] * 6
+    assert len(await approvals(world, conversation)) == 15
+    last = (await world.history(conversation))[-1]
+    receipt = (await world.http.get(f"/api/threads/{conversation}/context", params={"message_id": last["id"]})).json()
+    assert [tool["state"] for tool in receipt["tools"]] == ["done"] * 15
+
+
 async def test_a_call_that_is_denied_is_never_made(world: World, model: ScriptedModel, files: FileTools) -> None:
     conversation = await begin(world)
     model.answers += [calls("a.txt"), "All right, I leave it."]

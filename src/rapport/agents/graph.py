@@ -268,7 +268,7 @@ class LangGraphAgent:
         done = state["rounds"]  # pyright: ignore[reportTypedDictNotRequiredAccess] - the model's node has set it
         reply, earlier = cast("AIMessage", done[-1]), done[:-1]
         number = sum(isinstance(message, AIMessage) for message in earlier)
-        context.undecided = await context.tools.find_undecided(reply, number=number)
+        context.undecided = await context.tools.find_undecided(reply, number=number, earlier=earlier)
         if context.undecided:
             context.rounds.end_round(str(reply.text))
             interrupt([call.key for call in context.undecided])

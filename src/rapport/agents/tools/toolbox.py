@@ -20,7 +20,7 @@ MAX_TOOL_ROUNDS = 3
 """The number of rounds of tool calls that a model has before it must answer."""
 MAX_OUTSIDE_ROUNDS = 8
 """The same for a turn with tools outside Rapport."""
-MAX_CALLS_PER_MESSAGE = 8
+MAX_CALLS_PER_MESSAGE = 16
 """The number of tool calls that one message may contain; further calls are refused."""
 MAX_LOOKUPS = 6
 """The number of calls of Rapport's own reading tools that one turn may make."""
@@ -93,9 +93,12 @@ class Toolbox:
         """Return the names of the tools whose results the model needs."""
         return [name for name, tool in self._tools.items() if tool.spec.needs_result]
 
-    async def find_undecided(self, reply: AIMessage, *, number: int) -> Sequence[OutsideCall]:
-        """Return the calls of the model's message `number` that a person must decide about first."""
-        calls = [call for _, call in self._list_outside_calls(reply, number)]
+    async def find_undecided(
+        self, reply: AIMessage, *, number: int, earlier: Sequence[BaseMessage] = ()
+    ) -> Sequence[OutsideCall]:
+        """Return the calls of the model's message `number` that a person must decide about first, within the limits."""
+        refused = self._refuse_too_many(reply, earlier)
+        calls = [call for position, call in self._list_outside_calls(reply, number) if position not in refused]
         if not calls or self._outside_calls is None:
             return ()
         return await self._outside_calls.find_undecided(calls)
@@ -171,6 +174,8 @@ class Toolbox:
         return refused
 
     def _count_as(self, name: str) -> str | None:
+        if name in self._outside:  # it may have lost its server since
+            return "outside"
         tool = self._tools.get(name)
         if tool is None or not tool.spec.needs_result:
             return None

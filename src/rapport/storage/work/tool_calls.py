@@ -104,10 +104,11 @@ class ToolCalls:
 
     async def list_of_turn(self, event: ClaimedEvent) -> list[ToolCall]:
         """Return the calls of an event's turn, in their order."""
-        return await self._select(
-            "conversation_id = %(conversation)s AND owner_id = %(owner)s AND message_id = %(message)s ORDER BY key",
+        found = await self._select(
+            "conversation_id = %(conversation)s AND owner_id = %(owner)s AND message_id = %(message)s",
             {"conversation": event.conversation_id, "owner": event.owner_id, "message": event.message_id},
         )
+        return sorted(found, key=lambda call: call.place)
 
     async def begin(
         self, event: ClaimedEvent, key: str, *, tool: str, server: str, arguments: Mapping[str, Any]
