@@ -87,7 +87,7 @@ def test_the_tools_are_those_of_the_specification() -> None:
 
 async def test_a_model_is_offered_only_the_types_that_the_agent_allows() -> None:
     requests = Requests()
-    tools = Toolbox([bind_follow_up(("check_in", "task_incomplete"), requests)])
+    tools = Toolbox([bind_follow_up(("check_in", "task_incomplete"), lambda _: True, requests)])
     [offered] = tools.schemas
     kinds = offered["function"]["parameters"]["properties"]["trigger_type"]
     assert kinds["enum"] == ["check_in", "task_incomplete"]

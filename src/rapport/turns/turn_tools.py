@@ -30,6 +30,7 @@ from rapport.replies.defusing import defuse_ids
 from rapport.replies.quoting import quote_passages
 from rapport.turns.findings import Search, search_notes
 from rapport.turns.outside_tools import run_outside_tool
+from rapport.turns.plan import make_plan_check
 from rapport.turns.prompt_input import PromptInput
 from rapport.turns.remember import make_save_check
 from rapport.turns.turn import Turn
@@ -77,7 +78,7 @@ def _bind_available(turn: Turn, prompt_input: PromptInput, search: Search, reque
     if (may_save := make_save_check(turn)) is not None:
         yield bind_upsert_memory(may_save, requests)
     if turn.types_to_plan:
-        yield bind_follow_up(turn.types_to_plan, requests)
+        yield bind_follow_up(turn.types_to_plan, make_plan_check(turn), requests)
     if (lookups := prompt_input.lookups) is not None:
         for spec in CHAT_TOOLS:
             yield BoundTool(spec, partial(lookups.use, spec.name))
