@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rapport.agents.tools.toolbox import SERVER_AWAY
 from rapport.domain.tool import ToolOutcomeUnknown
 from rapport.storage.conversations.conversations import Conversations
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, scripted_model
@@ -101,6 +102,39 @@ async def test_a_tool_that_reads_runs_at_once_and_its_result_is_quoted_as_data(
     assert await approvals(world, conversation) == []
     receipt = (await world.http.get(f"/api/threads/{conversation}/context", params={"message_id": reply["id"]})).json()
     assert receipt["tools"] == [{"name": "files__read", "server": "files", "state": "read"}]
+
+
+async def test_the_first_message_after_a_start_waits_for_a_server_that_was_not_tried_yet(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    conversation = await begin(world)
+    files.is_away = files.is_starting = True
+    model.answers += [calls("a.txt", tool="files__read"), "It says ok."]
+    saying = asyncio.create_task(world.says(conversation, "What is in a.txt?"))
+    await files.awaited.wait()
+    assert len(model.calls) == 0
+    files.arrived.set()
+    assert (await saying)["content"] == "It says ok."
+    assert files.read == ["a.txt"]
+
+
+async def test_a_server_that_hangs_does_not_keep_a_message_and_its_tools_are_out_of_reach(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    conversation = await begin(world, tools=["files__*", "current_time"])
+    files.is_away = files.is_starting = True
+    other = ToolCall("other__read", "{}")
+    model.answers += [Uses([*calls("a.txt", tool="files__read").calls, *calls("b.txt").calls, other]), "Not now."]
+    assert (await world.says(conversation, "What is in a.txt?"))["content"] == "Not now."
+    told = [text for role, text in model.calls[-1].window if role == "tool"]
+    assert told == [SERVER_AWAY, SERVER_AWAY, "There is no such tool."]
+
+
+async def test_a_tool_that_a_connected_server_does_not_have_does_not_exist(world: World, model: ScriptedModel) -> None:
+    conversation = await begin(world)
+    model.answers += [calls("a.txt", tool="files__burn"), "I can't."]
+    await world.says(conversation, "Burn it.")
+    assert [text for role, text in model.calls[-1].window if role == "tool"] == ["There is no such tool."]
 
 
 async def test_a_tool_that_changes_something_asks_first_and_goes_on_when_it_is_allowed(

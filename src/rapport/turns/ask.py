@@ -26,7 +26,7 @@ from rapport.turns.deps import Agent, OnToken
 from rapport.turns.findings import Findings, Search
 from rapport.turns.prompt_input import PromptInput
 from rapport.turns.turn import Turn
-from rapport.turns.turn_tools import bind_tools, list_outside_tools
+from rapport.turns.turn_tools import bind_tools, is_away, list_outside_tools
 
 log = structlog.get_logger()
 
@@ -110,7 +110,7 @@ async def ask_model(
     async def run(model: Agent, deadline_share: float, fresh: bool) -> Answer | None:
         requests = Requests()
         bound = bind_tools(turn, prompt.prompt_input, prompt.search, requests) if is_called else ()
-        toolbox = Toolbox(bound, outside_calls=outside_calls)
+        toolbox = Toolbox(bound, outside_calls=outside_calls, is_away=partial(is_away, turn))
         keep: Keep = ("steps" if toolbox.has_outside_effects else "nothing") if is_called else "end"  # ADR 71, 90
         return await model.run_turn(
             prompt,

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import structlog
 
 from rapport.agents.tools.registry import is_chosen
-from rapport.agents.tools.toolbox import OutsideCall
+from rapport.agents.tools.toolbox import SERVER_AWAY, OutsideCall
 from rapport.domain import failpoints
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import Reply
@@ -210,7 +210,7 @@ class TurnCalls:
         except (Transient, Permanent) as error:  # it was not sent
             log.warning("agent.tool_failed", tool=spec.name, reason=str(error))
             await self._end(call, "failed", "It was not sent: the server could not be reached.")
-            return "Not done: its server can't be reached right now."
+            return SERVER_AWAY
         failpoints.reach("tool.after_call")
         await self._end(call, "failed" if result.is_error else "done", result.text)
         failpoints.reach("tool.after_result")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -22,8 +24,8 @@ from rapport.context.source_block import render_sources
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.ids import is_ephemeral_id
 from rapport.domain.token_estimate import estimate_tokens
-from rapport.domain.tool import ToolSpec
-from rapport.domain.tool_names import is_named
+from rapport.domain.tool import SERVER_SEPARATOR, ToolSpec
+from rapport.domain.tool_names import is_named, is_outside_name
 from rapport.memory.query import Query
 from rapport.memory.recall import render_memories
 from rapport.replies.defusing import defuse_ids
@@ -38,6 +40,8 @@ from rapport.turns.turn import Turn
 log = structlog.get_logger()
 
 MAX_QUERY_CHARACTERS = 1_000
+FIRST_CONNECTION_SECONDS = 5.0
+"""How long a turn waits for the servers of its agent that were not tried yet, right after the start of the process."""
 MAX_FOUND_PASSAGES = 20
 """The number of passages that all searches of a turn may add to its sources."""
 _NOT_NOW = "That can't be looked up right now. Answer with what there is."
@@ -71,6 +75,24 @@ def list_outside_tools(turn: Turn) -> list[ToolSpec]:
         for spec in turn.deps.tool_source.list_tools()
         if is_chosen(spec.name, chosen) and (may_ask or spec.only_reads or is_named(spec.name, free))
     ]
+
+
+async def wait_for_tools(turn: Turn) -> None:
+    """Wait a little for the servers of the agent's tools, which are not connected right after a start."""
+    names = [name for name in turn.profile.tools or () if is_outside_name(name)]
+    if not names or not turn.calls_tools:
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_CONNECTION_SECONDS):
+            await turn.deps.tool_source.wait_for(names)
+
+
+def is_away(turn: Turn, name: str) -> bool:
+    """Return True if the agent may use this tool outside Rapport, and its server is not connected."""
+    if not is_outside_name(name) or not is_chosen(name, turn.profile.tools or ()):
+        return False
+    server = name.partition(SERVER_SEPARATOR)[0]
+    return all(spec.server != server for spec in turn.deps.tool_source.list_tools())
 
 
 def _bind_available(turn: Turn, prompt_input: PromptInput, search: Search, requests: Requests) -> Iterator[BoundTool]:

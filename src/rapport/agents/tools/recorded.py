@@ -12,7 +12,6 @@ from rapport.agents.tools.registry import UPSERT_MEMORY, make_follow_up_tool
 from rapport.agents.tools.toolbox import BoundTool
 from rapport.domain.follow_up import TRIGGER_TYPES, TriggerType
 
-
 PLANNED = "Noted. It is planned with your answer, unless the answer leaves no room for it."
 NOT_PLANNED = (
     "Not planned: `matter` must be in the user's own words and open, they must not have said goodbye, and follow-ups must not be"

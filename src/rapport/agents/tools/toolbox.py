@@ -29,6 +29,8 @@ MAX_OUTSIDE_CALLS = 16
 
 _ENOUGH = "Not done: enough was looked up. Answer with what there is."
 
+SERVER_AWAY = "Not done: its server can't be reached right now."
+
 RunTool: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[str]]
 
 
@@ -73,9 +75,16 @@ class OutsideCalls(Protocol):
 class Toolbox:
     """The tools of one turn."""
 
-    def __init__(self, tools: Sequence[BoundTool] = (), *, outside_calls: OutsideCalls | None = None) -> None:
-        """Without `outside_calls` no tool with an effect outside is offered."""
+    def __init__(
+        self,
+        tools: Sequence[BoundTool] = (),
+        *,
+        outside_calls: OutsideCalls | None = None,
+        is_away: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """Without `outside_calls` no tool with an effect outside is offered. `is_away` says that a tool's server is not connected."""
         self._outside_calls = outside_calls
+        self._is_away = is_away
         self._tools = {
             tool.spec.name: tool for tool in tools if outside_calls is not None or not tool.spec.has_outside_effect
         }
@@ -136,7 +145,7 @@ class Toolbox:
 
     async def _use_one(self, name: str, arguments: Mapping[str, Any]) -> str:
         if (tool := self._tools.get(name)) is None:
-            return "There is no such tool."
+            return SERVER_AWAY if self._is_away(name) else "There is no such tool."
         try:
             async with asyncio.timeout(tool.spec.time_limit_seconds):
                 return await tool.run(arguments)
