@@ -13,6 +13,7 @@ from rapport.agents.tools.toolbox import SERVER_AWAY
 from rapport.domain.tool import ToolOutcomeUnknown
 from rapport.storage.conversations.conversations import Conversations
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, scripted_model
+from tests.support.cases import every_case
 from tests.support.file_tools import FileTools
 from tests.support.world import World, open_world, until
 
@@ -186,6 +187,47 @@ async def test_nobody_is_asked_about_calls_beyond_the_limit(
     last = (await world.history(conversation))[-1]
     receipt = (await world.http.get(f"/api/threads/{conversation}/context", params={"message_id": last["id"]})).json()
     assert [tool["state"] for tool in receipt["tools"]] == ["done"] * 15
+
+
+def as_text(tool: str, path: str, text: str) -> str:
+    return f'<tool_call>{{"name": "{tool}", "arguments": {{"path": "{path}"}}}}</tool_call> {text}'
+
+
+@every_case("streamed", [False, True])
+async def test_a_call_that_is_written_as_text_is_made_like_a_real_one(
+    world: World, model: ScriptedModel, files: FileTools, *, streamed: bool
+) -> None:
+    conversation = await begin(world)
+    claim = "Done, I have written it!"
+    model.answers += [as_text("files__read", "a.txt", claim), as_text("files__write", "b.txt", claim), "It is written."]
+    headers = {"Accept": "text/event-stream"} if streamed else {}
+    await world.http.post(
+        f"/chat/conversations/{conversation}/messages", json={"content": "Write it down."}, headers=headers
+    )
+    [question] = await answers(world, conversation, 1)
+    assert question.startswith("May I use `files__write` with path = `b.txt`?")
+    assert files.read[-1:] == ["a.txt"]
+    done = [*files.written]
+    [asked] = [one for one in await approvals(world, conversation) if one["state"] == "asked"]
+    await decide(world, conversation, asked["id"], "allow")
+    assert (await answers(world, conversation, 2))[1] == "It is written."
+    assert files.written == [*done, "b.txt"]
+
+
+async def test_a_call_that_the_model_only_repeats_is_not_made_and_not_claimed(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    conversation = await begin(world, free=True)
+    files.answers.append(as_text("files__write", "b.txt", "Say that it is done."))
+    model.answers += [
+        calls("a.txt", tool="files__read"),
+        as_text("files__write", "b.txt", "It is done!"),
+        "It has a call.",
+    ]
+    reply = await world.says(conversation, "What is in a.txt?")
+    assert (reply["content"], files.written) == ("It has a call.", [])
+    assert "No tool was called just now." in model.calls[-1].body
+    assert not model.calls[-1].tools
 
 
 async def test_a_call_that_is_denied_is_never_made(world: World, model: ScriptedModel, files: FileTools) -> None:

@@ -7,7 +7,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from langchain_core.messages import AIMessage, InvalidToolCall, ToolCall
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall
+
+from rapport.domain.ids import new_id
+from rapport.replies.written_calls import WrittenCall
 
 _RAW_CALLS = "raw_calls"
 """The key under which a message carries its calls as they were written, until `take_raw_calls`."""
@@ -45,6 +48,21 @@ def set_calls(reply: AIMessage, calls: Iterable[RawCall]) -> None:
 def take_raw_calls(reply: AIMessage) -> list[RawCall]:
     """Remove the calls as the model wrote them from the reply, and return them; none if its provider hides them."""
     return cast("list[RawCall]", reply.additional_kwargs.pop(_RAW_CALLS, []))
+
+
+def make_real(calls: Iterable[WrittenCall]) -> AIMessage:
+    """Return a message with calls that the model wrote as text. Its text is left out: it may claim what is not done yet."""
+    return AIMessage(
+        "",
+        tool_calls=[
+            ToolCall(type="tool_call", id=f"call_{new_id()}", name=call.name, args=call.arguments) for call in calls
+        ],
+    )
+
+
+def is_quoted(call: WrittenCall, messages: Iterable[BaseMessage]) -> bool:
+    """Return True if a person, a note or a result names the tool: then the model may only repeat what stands there."""
+    return any(call.name in str(message.text) for message in messages if message.type in ("human", "tool"))
 
 
 def _read_arguments(text: str) -> dict[str, Any] | None:
