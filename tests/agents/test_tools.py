@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from rapport.agents.tools.recorded import Requests, bind_follow_up, bind_upsert_memory
 from rapport.agents.tools.registry import CHAT_TOOL_NAMES, CHAT_TOOLS
 from rapport.agents.tools.toolbox import MAX_CALLS_PER_MESSAGE, MAX_LOOKUPS, BoundTool, Toolbox
+from tests.support.file_tools import READ
 
 
 class Heard:
@@ -60,6 +63,13 @@ async def test_a_model_that_calls_chat_tools_too_often_must_answer() -> None:
     assert said[:MAX_LOOKUPS] == [f"found {number}" for number in range(1, MAX_LOOKUPS + 1)]
     assert set(said[MAX_LOOKUPS:]) == {"Not done: enough was looked up. Answer with what there is."}
     assert len(heard.asked) == MAX_LOOKUPS
+
+
+async def test_a_foreign_tool_that_hangs_may_have_done_its_work() -> None:
+    hanging = BoundTool(replace(READ, time_limit_seconds=0.0), lambda _: asyncio.get_running_loop().create_future())
+    [answer] = await Toolbox([hanging]).use(calling((READ.name, {"path": "a.txt"})))
+    assert "it may have been done" in str(answer.text)
+    assert "Not done" not in str(answer.text)
 
 
 async def test_a_tool_that_was_not_offered_does_not_exist() -> None:

@@ -30,6 +30,9 @@ MAX_OUTSIDE_CALLS = 16
 _ENOUGH = "Not done: enough was looked up. Answer with what there is."
 
 SERVER_AWAY = "Not done: its server can't be reached right now."
+NO_ANSWER = (
+    "That gave no answer in time: nothing is known of its result, and it may have been done. Answer with what there is."
+)
 
 RunTool: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[str]]
 
@@ -151,6 +154,8 @@ class Toolbox:
                 return await tool.run(arguments)
         except TimeoutError:
             log.warning("agent.tool_timeout", tool=name)
+            if tool.spec.is_outside:
+                return NO_ANSWER
             return "Not done: that took too long. Answer with what there is."
 
     def _list_outside_calls(self, reply: AIMessage, number: int) -> list[tuple[int, OutsideCall]]:
