@@ -37,7 +37,7 @@ from rapport.turns.ask import TurnPrompt, ask_model
 from rapport.turns.check import check_reply
 from rapport.turns.deps import OnToken, TurnDeps
 from rapport.turns.findings import Lookup, Search
-from rapport.turns.outside_calls import TurnCalls
+from rapport.turns.outside_calls import TurnCalls, describe_open_questions
 from rapport.turns.plan import plan_follow_up
 from rapport.turns.prompt_input import PROMPT_BUILDERS, PromptInput
 from rapport.turns.remember import prepare_memories, store_memories
@@ -99,6 +99,7 @@ async def make_reply(turn: Turn, draft: Draft, *, calls: TurnCalls | None = None
     if calls is not None:
         calls.search = search
         await calls.recover()
+        prompt.open_questions = describe_open_questions(await calls.list_open())
     reply = await _ask_and_check(prompt, draft, calls, purpose)
     receipt: dict[str, Any] = {
         **search.findings.audit,

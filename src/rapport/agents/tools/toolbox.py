@@ -57,6 +57,14 @@ class OutsideCall:
     spec: ToolSpec
     arguments: Mapping[str, Any]
 
+    @property
+    def round(self) -> int:
+        """Return the number of the model's message."""
+        return int(self.key.partition(".")[0])
+
+    def is_same(self, other: OutsideCall) -> bool:
+        return self.spec.name == other.spec.name and self.arguments == other.arguments
+
 
 class OutsideCalls(Protocol):
     """Records the calls with effects outside, so that each runs at most once."""

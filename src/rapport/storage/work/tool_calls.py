@@ -179,6 +179,14 @@ class ToolCalls:
             {"conversation": conversation_id, "owner": owner_id, "limit": limit},
         )
 
+    async def list_open(self, owner_id: str, conversation_id: str) -> list[ToolCall]:
+        """Return the questions of a conversation that wait for a decision, the oldest first."""
+        return await self._select(
+            "conversation_id = %(conversation)s AND owner_id = %(owner)s AND state = 'asked'"
+            " AND expires_at > clock_timestamp() ORDER BY created_at",
+            {"conversation": conversation_id, "owner": owner_id},
+        )
+
     async def get_asked(self, owner_id: str, conversation_id: str, approval_id: str) -> ToolCall:
         """Return one question; raise NotFound."""
         found = await self._select(
