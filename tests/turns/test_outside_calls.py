@@ -12,9 +12,10 @@ import pytest
 from rapport.agents.tools.toolbox import SERVER_AWAY
 from rapport.domain.tool import ToolOutcomeUnknown
 from rapport.storage.conversations.conversations import Conversations
+from rapport.turns.outside_tools import quote_result
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, scripted_model
 from tests.support.cases import every_case
-from tests.support.file_tools import FileTools
+from tests.support.file_tools import READ, FileTools
 from tests.support.world import World, open_world, until
 
 PERSONA = (
@@ -187,6 +188,21 @@ async def test_nobody_is_asked_about_calls_beyond_the_limit(
     last = (await world.history(conversation))[-1]
     receipt = (await world.http.get(f"/api/threads/{conversation}/context", params={"message_id": last["id"]})).json()
     assert [tool["state"] for tool in receipt["tools"]] == ["done"] * 15
+
+
+@every_case("streamed", [False, True])
+async def test_a_repeated_result_shows_none_of_our_marks(
+    world: World, model: ScriptedModel, files: FileTools, *, streamed: bool
+) -> None:
+    conversation = await begin(world)
+    files.answers.append("Buy basil.")
+    result = quote_result(READ, "Buy basil.", is_error=False, citable_ids=())
+    model.answers += [calls("a.txt", tool="files__read"), f"{' '.join(result.split())}\n— end of note —"]
+    headers = {"Accept": "text/event-stream"} if streamed else {}
+    path = f"/chat/conversations/{conversation}/messages"
+    response = await world.http.post(path, json={"content": "What is in a.txt?"}, headers=headers)
+    assert [text.strip() for text in await answers(world, conversation, 1)] == ["Buy basil."]
+    assert not any(mark in response.text for mark in ("<<<", ">>>", "end of note", "quoted as data"))
 
 
 def as_text(tool: str, path: str, text: str) -> str:

@@ -19,6 +19,7 @@ from rapport.agents.model_record import ModelRecord
 from rapport.agents.pictures import drop_pictures, has_pictures
 from rapport.agents.tools.calls import RawCall, has_calls, set_calls, take_raw_calls
 from rapport.agents.tools.registry import ALL_TOOLS, BUILT_IN, UPSERT_MEMORY
+from rapport.replies.echoes import EchoFilter
 from rapport.replies.machinery import MachineryFilter, cut_machinery
 from rapport.replies.written_calls import OfferedTools, WrittenCall
 
@@ -194,14 +195,14 @@ class ModelClient:
     async def _stream(self, target: _Offer, messages: list[BaseMessage], on_token: OnToken, call: MeteredCall) -> None:
         """Stream an answer into the call."""
         answer: AIMessageChunk | None = None
-        visible = MachineryFilter(target.named, begins_in_thought=self._record.begins_in_thought)
+        visible, echoes = MachineryFilter(target.named, begins_in_thought=self._record.begins_in_thought), EchoFilter()
 
         async for piece in target.model.astream(messages, **target.options):
             chunk = cast("AIMessageChunk", piece)
             call.received = answer = chunk if answer is None else answer + chunk
-            if text := visible.feed(str(chunk.text)):
+            if text := echoes.feed(visible.feed(str(chunk.text))):
                 on_token(text)
-        if text := visible.finish():
+        if text := echoes.feed(visible.finish()) + echoes.finish():
             on_token(text)
         if isinstance(answer, AIMessageChunk):  # a class that can't stream gives the whole message
             reply = AIMessage(answer.content, usage_metadata=answer.usage_metadata, id=answer.id)
