@@ -251,7 +251,7 @@ class LangGraphAgent:
                 needed = [call for call in asked.written if call.name in tools.names_with_results]
                 made = [call for call in needed if not is_quoted(call, messages)]
                 # A model that writes other calls as text is not offered tools any more.
-                self.record.text_calls += bool(asked.written) and not any(is_outside_name(call.name) for call in made)
+                self.record.text_calls += bool(asked.written) and not any(is_outside_name(call.name) for call in needed)
                 await tools.use_written(asked.written)
                 if made and not has_calls(asked.message):
                     return make_real(made)
