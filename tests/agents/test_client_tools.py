@@ -106,6 +106,17 @@ async def test_a_call_without_an_id_gets_one_of_its_own() -> None:
     assert first.id != second.id
 
 
+async def test_a_class_that_can_not_stream_is_read_whole() -> None:
+    model = PortableModel()
+    model.answers.append(calling({"city": "Oslo"}, "a"))
+    tokens: list[str] = []
+    answer = await served(model).ask(
+        [HumanMessage("hello")], ToolOffer([TOOL]), on_token=tokens.append, on_call=ignore_call
+    )
+    assert [(call.id, call.name, call.arguments) for call in answer.calls] == [("a", "get_weather", '{"city": "Oslo"}')]
+    assert tokens == []
+
+
 @every_case(
     ("value", "read"),
     [("Zürich", "Zürich"), ("\ud800", "\ud800"), (float("nan"), None), (2**70, 2**70), ({"a": [1.5]}, {"a": [1.5]})],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from rapport.agents.tools.recorded import Requests, bind_follow_up, bind_upsert_memory
 from rapport.agents.tools.registry import CHAT_TOOL_NAMES, CHAT_TOOLS
 from rapport.agents.tools.toolbox import MAX_CALLS_PER_MESSAGE, MAX_LOOKUPS, BoundTool, Toolbox
+from tests.support.file_tools import READ
 
 
 class Heard:
@@ -62,6 +65,13 @@ async def test_a_model_that_calls_chat_tools_too_often_must_answer() -> None:
     assert len(heard.asked) == MAX_LOOKUPS
 
 
+async def test_a_foreign_tool_that_hangs_may_have_done_its_work() -> None:
+    hanging = BoundTool(replace(READ, time_limit_seconds=0.0), lambda _: asyncio.get_running_loop().create_future())
+    [answer] = await Toolbox([hanging]).use(calling((READ.name, {"path": "a.txt"})))
+    assert "it may have been done" in str(answer.text)
+    assert "Not done" not in str(answer.text)
+
+
 async def test_a_tool_that_was_not_offered_does_not_exist() -> None:
     heard = Heard()
     fact = ("upsert_memory", {"content": "The user likes tea."})
@@ -87,7 +97,7 @@ def test_the_tools_are_those_of_the_specification() -> None:
 
 async def test_a_model_is_offered_only_the_types_that_the_agent_allows() -> None:
     requests = Requests()
-    tools = Toolbox([bind_follow_up(("check_in", "task_incomplete"), requests)])
+    tools = Toolbox([bind_follow_up(("check_in", "task_incomplete"), lambda _: True, requests)])
     [offered] = tools.schemas
     kinds = offered["function"]["parameters"]["properties"]["trigger_type"]
     assert kinds["enum"] == ["check_in", "task_incomplete"]

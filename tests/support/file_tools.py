@@ -29,13 +29,21 @@ class FileTools:
     """Holds calls back after their effect."""
     is_away: bool = False
     """Their server is not connected."""
+    is_starting: bool = False
+    """Their server was not tried yet."""
+    awaited: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a turn waits for their server."""
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     def list_tools(self) -> Sequence[ToolSpec]:
         return () if self.is_away else self.specs
 
     async def wait_for(self, names: Collection[str]) -> None:
-        pass
+        if self.is_starting:
+            self.awaited.set()
+            await self.arrived.wait()
+            self.is_away = self.is_starting = False
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         if self.is_away:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rapport.agents.tools.recorded import NOT_PLANNED, PLANNED
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, plans, remembers, scripted_model
 from tests.support.cases import every_case
 from tests.support.world import World, open_world, until
@@ -54,8 +55,15 @@ async def test_calls_without_text_are_answered_and_the_model_asked_once_more(
     model.answers += [Uses([plans(MATTER)]), "I keep my fingers crossed."]
     reply = await world.says(await world.conversation(), LANDLORD)
     assert (reply["content"], len(model.calls)) == ("I keep my fingers crossed.", 2)
-    assert model.calls[-1].window[-1] == ("tool", "Planned.")
+    assert model.calls[-1].window[-1] == ("tool", PLANNED)
     assert len(await waiting(world)) == 1
+
+
+async def test_the_model_is_told_that_a_plan_is_not_made(world: World, model: ScriptedModel) -> None:
+    model.answers += [Uses([plans("sell the grandmother's piano")]), "I keep my fingers crossed."]
+    await world.says(await world.conversation(), LANDLORD)
+    assert model.calls[-1].window[-1] == ("tool", NOT_PLANNED)
+    assert await waiting(world) == []
 
 
 async def test_a_look_up_is_answered_even_beside_text(world: World, model: ScriptedModel) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from rapport.domain.errors import Transient
 from rapport.domain.tool import ToolSpec
+from rapport.turns.outside_calls import DONE_ONCE
 from rapport.turns.turn import MAX_ATTEMPTS
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, scripted_model
 from tests.support.file_tools import READ, WRITE, FileTools
@@ -88,6 +89,42 @@ async def test_a_question_that_nobody_allowed_expires_without_a_further_model_ca
     assert sorted(one["state"] for one in await approvals(world, conversation)) == ["denied", "expired"]
     assert len(model.calls) == 2
     assert files.written == []
+
+
+async def test_the_same_question_is_not_asked_twice_while_it_is_open(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    conversation, [asked] = await ask(world, model, "a.txt")
+    model.answers += [calls("a.txt"), "Please use the buttons."]
+    reply = await world.says(conversation, "yes, do it")
+    assert reply["content"] == "Please use the buttons."
+    assert "May I use `files__write` with path = `a.txt`?" in model.calls[-1].note
+    assert "by their buttons" in model.calls[-1].note
+    assert [text.startswith("Not done: that question is open already.") for text in tool_results(model)] == [True]
+    assert [one["id"] for one in await approvals(world, conversation)] == [asked["id"]]
+    # Another question is asked, and the two calls of one message are one question.
+    model.answers.append(calls("b.txt", "b.txt", "a.txt"))
+    await world.says(conversation, "And b.txt.")
+    [second] = [one for one in await approvals(world, conversation) if one["id"] != asked["id"]]
+    model.answers += ["a is written.", "b is written."]
+    await decide(world, conversation, asked["id"], "allow")
+    await answers(world, conversation, 4)
+    await decide(world, conversation, second["id"], "allow")
+    await answers(world, conversation, 5)
+    assert files.written == ["a.txt", "b.txt"]
+    assert tool_results(model)[1].startswith("Not done again: the same call was done just before")
+    assert "Open questions" not in model.calls[-1].note
+    assert len(await approvals(world, conversation)) == 2
+
+
+async def test_a_question_about_a_call_that_was_done_in_the_same_answer_says_so(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    conversation, [asked] = await ask(world, model, "a.txt")
+    model.answers.append(calls("a.txt"))
+    await decide(world, conversation, asked["id"], "allow")
+    assert (await answers(world, conversation, 2))[1].endswith(f"I do it only if you allow it.{DONE_ONCE}")
+    assert files.written == ["a.txt"]
 
 
 async def test_a_tool_that_the_agent_has_lost_is_not_called_and_the_model_is_told(

@@ -1,4 +1,4 @@
-"""Test tool arguments that are JSON but no object: an invalid call, answered once, in a turn that continues (RES-2, RES-3)."""
+"""Test tool arguments that are not exactly one JSON object: an invalid call, answered once, in a turn that continues (RES-2, RES-3)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ from tests.support.cases import every_case
 from tests.support.world import World, open_world
 
 NO_OBJECTS = ["[]", "[1, 2]", '"peanuts"', '""', "null", "5", "0", "true", "false", "-1.5e3"]
+NO_SINGLE_OBJECTS = [
+    '{"content": "The user likes tea and cof',
+    '{"content": "The user likes tea."',
+    '{"content": "The user likes tea."} trailing',
+    '{"content": "The user likes tea."}{"content": "The user likes milk."}',
+    '{"content": "The user likes tea.", "key": NaN}',
+    '{"content": "The user\nlikes tea."}',
+    " ",
+]
 MUST_BE_AN_OBJECT = "Not done: the arguments must be a JSON object."
 
 
@@ -40,7 +49,7 @@ async def say(world: World, conversation: str, text: str, *, streamed: bool) -> 
 
 
 @every_case("streamed", [False, True])
-@every_case("arguments", NO_OBJECTS)
+@every_case("arguments", [*NO_OBJECTS, *NO_SINGLE_OBJECTS])
 async def test_arguments_that_are_no_object_cost_one_more_call(
     world: World, model: ScriptedModel, arguments: str, *, streamed: bool
 ) -> None:
@@ -50,6 +59,7 @@ async def test_arguments_that_are_no_object_cost_one_more_call(
     assert reply["content"] == "Anyway, hello."
     assert len(model.calls) == before + 2
     assert model.calls[-1].window[-1] == ("tool", MUST_BE_AN_OBJECT)
+    assert (await world.http.get("/api/memories")).json()["memories"] == []
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])

@@ -138,10 +138,13 @@ def _add_parameters(tool: dict[str, Any]) -> dict[str, Any]:
 def _read_calls(asked: ModelAnswer, offer: ToolOffer) -> list[ClientCall]:
     """Return the calls of tools that may be called: in the provider's form, else those written as text."""
     reply = asked.message
-    calls = [ClientCall(call["id"] or "", call["name"], _write_json(call["args"])) for call in reply.tool_calls]
-    calls += [
-        ClientCall(call["id"] or "", call["name"] or "", call["args"] or "{}") for call in reply.invalid_tool_calls
-    ]
+    if asked.raw_calls:
+        calls = [ClientCall(call.id or "", call.name, call.arguments) for call in asked.raw_calls]
+    else:
+        calls = [ClientCall(call["id"] or "", call["name"], _write_json(call["args"])) for call in reply.tool_calls]
+        calls += [
+            ClientCall(call["id"] or "", call["name"] or "", call["args"] or "{}") for call in reply.invalid_tool_calls
+        ]
     calls = calls or [ClientCall("", call.name, _write_json(call.arguments)) for call in asked.written]
     names = offer.callable_names
     callable_calls = [

@@ -28,12 +28,13 @@ from rapport.agents.health import ModelHealth
 from rapport.agents.model_client import ModelClient, OnToken, log_failure
 from rapport.agents.model_record import ModelRecord
 from rapport.agents.models import BUILTIN, close_model
-from rapport.agents.tools.calls import has_calls, is_answered, make_repeatable
+from rapport.agents.tools.calls import has_calls, is_answered, is_quoted, make_real, make_repeatable
 from rapport.agents.tools.recorded import Requests
 from rapport.agents.tools.toolbox import Toolbox
 from rapport.domain.event import FRESH
 from rapport.domain.server_note import ServerNote, add_note
 from rapport.domain.token_estimate import estimate_tokens
+from rapport.domain.tool_names import is_outside_name
 
 log = structlog.get_logger()
 
@@ -43,6 +44,9 @@ MIN_MESSAGES_TO_SHORTEN = 4
 """A prompt of fewer messages that is too long for the model is not asked again with half of them."""
 MAX_ROUND_TOKENS = 24_000
 """When tool calls and results of a turn are longer, the model must answer."""
+_NOT_CALLED = ServerNote(
+    task="No tool was called just now. Answer without tools, and don't say that anything was done."
+)
 
 
 class LangGraphAgent:
@@ -244,13 +248,19 @@ class LangGraphAgent:
         try:
             if self.calls_tools and tools.schemas and _may_call(tools, done):
                 asked = await self._client.ask_with_tools(messages, rounds.on_token, tools.schemas, on_call=on_call)
-                if asked.written:  # it can't call tools in the provider's form: it is not asked to go on with them
-                    self.record.text_calls += 1
-                    await tools.use_written(asked.written)
+                needed = [call for call in asked.written if call.name in tools.names_with_results]
+                made = [call for call in needed if not is_quoted(call, messages)]
+                # A model that writes other calls as text is not offered tools any more.
+                self.record.text_calls += bool(asked.written) and not any(is_outside_name(call.name) for call in needed)
+                await tools.use_written(asked.written)
+                if made and not has_calls(asked.message):
+                    return make_real(made)
                 if has_calls(asked.message):
                     self.record.tool_calls += 1
                     return asked.message
-                if str(asked.message.text).strip():
+                if needed:  # its text may claim that they were made
+                    messages = [*messages[:-1], add_note(messages[-1], _NOT_CALLED)]
+                elif str(asked.message.text).strip():
                     return asked.message
             rounds.begin_last_round()
             last = (await self._client.ask(messages, rounds.on_token, on_call=on_call)).message
@@ -268,7 +278,7 @@ class LangGraphAgent:
         done = state["rounds"]  # pyright: ignore[reportTypedDictNotRequiredAccess] - the model's node has set it
         reply, earlier = cast("AIMessage", done[-1]), done[:-1]
         number = sum(isinstance(message, AIMessage) for message in earlier)
-        context.undecided = await context.tools.find_undecided(reply, number=number)
+        context.undecided = await context.tools.find_undecided(reply, number=number, earlier=earlier)
         if context.undecided:
             context.rounds.end_round(str(reply.text))
             interrupt([call.key for call in context.undecided])

@@ -17,8 +17,9 @@ from rapport.agents.call_usage import MeteredCall, OnCall, ignore_call
 from rapport.agents.failures import ModelFailed, backoff, classify_failure
 from rapport.agents.model_record import ModelRecord
 from rapport.agents.pictures import drop_pictures, has_pictures
-from rapport.agents.tools.calls import has_calls
+from rapport.agents.tools.calls import RawCall, has_calls, set_calls, take_raw_calls
 from rapport.agents.tools.registry import ALL_TOOLS, BUILT_IN, UPSERT_MEMORY
+from rapport.replies.echoes import EchoFilter
 from rapport.replies.machinery import MachineryFilter, cut_machinery
 from rapport.replies.written_calls import OfferedTools, WrittenCall
 
@@ -51,6 +52,8 @@ class ModelAnswer:
 
     message: AIMessage
     written: Sequence[WrittenCall] = ()
+    raw_calls: Sequence[RawCall] = ()
+    """The calls of the message with their arguments as the model wrote them; none if its provider hides them."""
 
 
 class ModelClient:
@@ -184,30 +187,28 @@ class ModelClient:
         visible = cut_machinery(text, named, begins_in_thought=self._record.begins_in_thought)
         if text.strip():
             self._record.count_beginning(was_thought=visible.began_in_thought)
+        raw_calls = take_raw_calls(reply)
         if visible.text == text:
-            return ModelAnswer(reply)
-        return ModelAnswer(reply.model_copy(update={"content": visible.text}), visible.calls)
+            return ModelAnswer(reply, raw_calls=raw_calls)
+        return ModelAnswer(reply.model_copy(update={"content": visible.text}), visible.calls, raw_calls)
 
     async def _stream(self, target: _Offer, messages: list[BaseMessage], on_token: OnToken, call: MeteredCall) -> None:
         """Stream an answer into the call."""
         answer: AIMessageChunk | None = None
-        visible = MachineryFilter(target.named, begins_in_thought=self._record.begins_in_thought)
+        visible, echoes = MachineryFilter(target.named, begins_in_thought=self._record.begins_in_thought), EchoFilter()
 
         async for piece in target.model.astream(messages, **target.options):
             chunk = cast("AIMessageChunk", piece)
             call.received = answer = chunk if answer is None else answer + chunk
-            if text := visible.feed(str(chunk.text)):
+            if text := echoes.feed(visible.feed(str(chunk.text))):
                 on_token(text)
-        if text := visible.finish():
+        if text := echoes.feed(visible.finish()) + echoes.finish():
             on_token(text)
-        if answer is not None:
-            call.received = AIMessage(
-                answer.content,
-                usage_metadata=answer.usage_metadata,
-                id=answer.id,
-                tool_calls=answer.tool_calls,
-                invalid_tool_calls=answer.invalid_tool_calls,
-            )
+        if isinstance(answer, AIMessageChunk):  # a class that can't stream gives the whole message
+            reply = AIMessage(answer.content, usage_metadata=answer.usage_metadata, id=answer.id)
+            # Not `answer.tool_calls`: LangChain repairs arguments that were cut off.
+            set_calls(reply, _read_raw_calls(answer))
+            call.received = reply
 
 
 class _Relay:
@@ -220,6 +221,10 @@ class _Relay:
     def __call__(self, token: str) -> None:
         self.relayed = True
         self._on_token(token)
+
+
+def _read_raw_calls(answer: AIMessageChunk) -> list[RawCall]:
+    return [RawCall(chunk["id"], chunk["name"] or "", chunk["args"] or "") for chunk in answer.tool_call_chunks]
 
 
 def log_failure(failure: ModelFailed) -> ModelFailed:

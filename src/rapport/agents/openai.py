@@ -20,8 +20,7 @@ import orjson
 import structlog
 from langchain_core.callbacks import AsyncCallbackManager, AsyncCallbackManagerForLLMRun, BaseCallbackManager
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall, SystemMessage
-from langchain_core.output_parsers.openai_tools import make_invalid_tool_call
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.prompt_values import ChatPromptValue, PromptValue
 from langchain_core.runnables import RunnableConfig
@@ -30,6 +29,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import PrivateAttr, SecretStr
 
 from rapport.agents.failures import ModelFailed
+from rapport.agents.tools.calls import RawCall, set_calls
 from rapport.domain.agent_profile import SERVERS_MODEL, ModelChoice
 
 log = structlog.get_logger()
@@ -134,11 +134,9 @@ class LeanChatOpenAI(ChatOpenAI):
             raise ModelFailed("empty", "the model answered with nothing")
         if (usage := _take_usage(answer)) is not None:
             answer["usage"] = usage
-        invalid = _take_invalid_calls(answer["choices"][0])
+        calls = _take_calls(answer["choices"][0])
         result = self._create_chat_result(answer)
-        if invalid:
-            message = cast("AIMessage", result.generations[0].message)
-            message.invalid_tool_calls = [*message.invalid_tool_calls, *invalid]
+        set_calls(cast("AIMessage", result.generations[0].message), calls)
         return result
 
     async def _astream(
@@ -270,16 +268,18 @@ def _is_plain(message: BaseMessage) -> bool:
     return message.type in ("system", "human") and "name" not in message.additional_kwargs
 
 
-def _take_invalid_calls(choice: Any) -> list[InvalidToolCall]:
-    """Remove the tool calls whose arguments are JSON but no object from a choice, and return them.
+def _take_calls(choice: Any) -> list[RawCall]:
+    """Remove the tool calls from a choice, and return them.
 
-    LangChain raises an error for such a call, and the whole answer would be lost.
+    LangChain reads the arguments less strictly, and raises an error for those that are JSON but no object.
     """
     calls = _calls_in(choice, "message")
-    invalid = [call for call in calls if not _has_object(call)]
-    for call in invalid:
-        calls.remove(call)
-    return [make_invalid_tool_call(call, "no JSON object") for call in invalid]
+    functions = [(call, call["function"]) for call in calls if isinstance(call.get("function"), dict)]
+    calls.clear()
+    return [
+        RawCall(call.get("id"), str(function.get("name") or ""), function.get("arguments") or "")
+        for call, function in functions
+    ]
 
 
 def _calls_in(choice: Any, part: str) -> list[dict[str, Any]]:
@@ -307,15 +307,6 @@ def _take_usage(answer: dict[str, Any]) -> dict[str, Any] | None:
         detail is None or isinstance(detail, dict) for detail in details
     )
     return usage if is_sound and usage else None
-
-
-def _has_object(call: dict[str, Any]) -> bool:
-    """Return True if LangChain can read the call: its arguments are an object, missing, or not JSON."""
-    try:
-        arguments = json.loads(call["function"]["arguments"])
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return True
-    return isinstance(arguments, dict)
 
 
 def _as_json(payload: dict[str, Any]) -> bytes:

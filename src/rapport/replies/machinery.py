@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rapport.replies import machinery_forms as forms
+from rapport.replies.echoes import cut_echoes
 from rapport.replies.leading_thought import LeadingThought
 from rapport.replies.machinery_decisions import MAX_HELD_CHARACTERS, Decider, Step
 from rapport.replies.written_calls import (
@@ -30,8 +31,11 @@ _SHORT: Final = 400
 """Held text that is shorter than this is looked at again with each piece; longer text when a piece may decide about it."""
 _DECIDES: Final = frozenset("}])>`\n▷")
 _MAYBE = re.compile(r"[<\[{`~◁]|(?<=\n).|(?<=[.!?:…][ \n])\S|(?<!\w)t(?=o=|o?\Z)", re.DOTALL)
-_SIGN = re.compile(r"[<\[{`~◁(]|to=|Action:|\A\s{0,99}(?:analysis|commentary|(?i:assistant):)")
-"""Text without any of these has no machinery: a mark, a call's arguments or recipient, the name of a channel."""
+_SIGN = re.compile(
+    r"[<\[{`~◁(]|to=|Action:|\A\s{0,99}(?:analysis|commentary|(?i:assistant):)"
+    r"|>>>|— end of note|quoted as data"
+)
+"""Text without any of these has no machinery: a mark, a call's arguments or recipient, the name of a channel, an echo."""
 _MAYBE_FENCE_END = re.compile(r"(?<=\n)[ \t`~]")
 _LEAD = re.compile(r"[ \t>*-]{0,8}+")
 _VALUE = re.compile(r"\[(?![A-Z_]+\])|[{(]")
@@ -61,7 +65,7 @@ def cut_machinery(text: str, tools: OfferedTools, *, begins_in_thought: bool = F
     parts = [reply.feed(text[start : start + PIECE_CHARACTERS]) for start in range(0, len(text), PIECE_CHARACTERS)]
     visible = "".join([*parts, reply.finish()])
     visible = visible[reply.thought_end :].lstrip() if reply.thought_end else visible
-    return Visible(visible, tuple(reply.calls), reply.began_in_thought)
+    return Visible(cut_echoes(visible), tuple(reply.calls), reply.began_in_thought)
 
 
 @dataclass(slots=True)

@@ -41,6 +41,7 @@ _PAIRS: Final[dict[str, tuple[Kind, tuple[str, ...]]]] = {
     "[TOOL_CALLS]": ("call", ("[/TOOL_CALLS]", "</s>")),
     "[TOOL_REQUEST]": ("call", ("[END_TOOL_REQUEST]",)),
     "[Server note: ": ("result", ("]",)),  # our own note in the prompt, which weak models copy
+    "[Server note, up to the line “— end of note —”: ": ("result", ("\n— end of note —",)),
     "[TOOL_RESULTS]": ("result", ("[/TOOL_RESULTS]",)),
     "◁think▷": ("thought", ("◁/think▷",)),
     "<|channel>thought": ("thought", ("<channel|>",)),

@@ -37,11 +37,12 @@ from rapport.turns.ask import TurnPrompt, ask_model
 from rapport.turns.check import check_reply
 from rapport.turns.deps import OnToken, TurnDeps
 from rapport.turns.findings import Lookup, Search
-from rapport.turns.outside_calls import TurnCalls
+from rapport.turns.outside_calls import TurnCalls, describe_open_questions
 from rapport.turns.plan import plan_follow_up
 from rapport.turns.prompt_input import PROMPT_BUILDERS, PromptInput
 from rapport.turns.remember import prepare_memories, store_memories
 from rapport.turns.turn import MAX_ATTEMPTS, PhaseTimer, Turn
+from rapport.turns.turn_tools import wait_for_tools
 from rapport.turns.usage import attach_usage, find_spent_budget, settle_usage, store_usage
 
 TOO_LONG = frozenset({"http_400", "http_413"})
@@ -94,9 +95,11 @@ async def make_reply(turn: Turn, draft: Draft, *, calls: TurnCalls | None = None
     search = Search(turn, _choose_lookup(turn, prompt_input))
     prompt = TurnPrompt(turn, prompt_input, search, find_refusal=partial(_find_refusal, turn, search))
     prompt.stream = partial(_stream_to, turn, draft) if draft.listeners else None
+    await wait_for_tools(turn)
     if calls is not None:
         calls.search = search
         await calls.recover()
+        prompt.open_questions = describe_open_questions(await calls.list_open())
     reply = await _ask_and_check(prompt, draft, calls, purpose)
     receipt: dict[str, Any] = {
         **search.findings.audit,

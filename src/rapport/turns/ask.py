@@ -26,7 +26,7 @@ from rapport.turns.deps import Agent, OnToken
 from rapport.turns.findings import Findings, Search
 from rapport.turns.prompt_input import PromptInput
 from rapport.turns.turn import Turn
-from rapport.turns.turn_tools import bind_tools, list_outside_tools
+from rapport.turns.turn_tools import bind_tools, is_away, list_outside_tools
 
 log = structlog.get_logger()
 
@@ -49,6 +49,8 @@ class TurnPrompt:
     """Return a reply that is made without the model, after the searches; None: the model is asked."""
     stream: Callable[[Search], OnToken | None] | None = None
     """Return the callback for the model's tokens."""
+    open_questions: str = ""
+    """A sentence about the tool calls that a person must decide about."""
     refusal: Reply | None = None
     _relay: _Relay | None = None
 
@@ -70,7 +72,7 @@ class TurnPrompt:
         citable_ids = {passage.note_id for passage in findings.passages}
         instructions, note = self.instructions, NO_NOTE
         if instructions is None:
-            instructions, note = _instruct(turn, prompt_input, findings, citable_ids)
+            instructions, note = _instruct(turn, prompt_input, findings, citable_ids, self.open_questions)
         if prompt_input.lookups is not None:
             prompt_input.lookups.retrieved = citable_ids
         return Prompt(
@@ -110,7 +112,7 @@ async def ask_model(
     async def run(model: Agent, deadline_share: float, fresh: bool) -> Answer | None:
         requests = Requests()
         bound = bind_tools(turn, prompt.prompt_input, prompt.search, requests) if is_called else ()
-        toolbox = Toolbox(bound, outside_calls=outside_calls)
+        toolbox = Toolbox(bound, outside_calls=outside_calls, is_away=partial(is_away, turn))
         keep: Keep = ("steps" if toolbox.has_outside_effects else "nothing") if is_called else "end"  # ADR 71, 90
         return await model.run_turn(
             prompt,
@@ -167,7 +169,7 @@ async def _run_or_fall_back(
 
 
 def _instruct(
-    turn: Turn, prompt_input: PromptInput, findings: Findings, citable_ids: Collection[str]
+    turn: Turn, prompt_input: PromptInput, findings: Findings, citable_ids: Collection[str], open_questions: str
 ) -> tuple[str, ServerNote]:
     """Return the instructions of the agent, and the note beside the newest message."""
     event = turn.event
@@ -184,7 +186,7 @@ def _instruct(
         abilities=situation.describe_abilities(event.traits, is_called=is_called),
     )
     if is_called:  # what changes from turn to turn stands behind what does not, so that prompt caches hit
-        return instructions, _write_note(turn, prompt_input, findings, situation, memories)
+        return instructions, _write_note(turn, prompt_input, findings, situation, memories, open_questions)
     # A trigger's text is fixed (AUTO-3), so all of it is at the end of the instructions.
     facts = [memories, _render_passages(turn, findings), situation.time_sentence, situation.person_sentence]
     return "\n\n".join([instructions, *(fact for fact in facts if fact)]), NO_NOTE
@@ -206,13 +208,18 @@ def _describe_situation(turn: Turn) -> Situation:
 
 
 def _write_note(
-    turn: Turn, prompt_input: PromptInput, findings: Findings, situation: Situation, memories: str
+    turn: Turn,
+    prompt_input: PromptInput,
+    findings: Findings,
+    situation: Situation,
+    memories: str,
+    open_questions: str,
 ) -> ServerNote:
     """Return the server note beside the newest message. In a group the message itself has its date, time and speaker."""
     limits = situation.limits_sentence if turn.profile.grounding == "strict" else ""
-    sentences = [limits]
+    sentences = [limits, open_questions]
     if not turn.event.traits.has_many_speakers:
-        sentences = [situation.time_sentence, situation.person_sentence, limits]
+        sentences = [situation.time_sentence, situation.person_sentence, limits, open_questions]
     blocks = [memories, _render_passages(turn, findings)]
     return ServerNote(
         " ".join(sentence for sentence in sentences if sentence),

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import structlog
 
 from rapport.agents.tools.registry import is_chosen
-from rapport.agents.tools.toolbox import OutsideCall
+from rapport.agents.tools.toolbox import SERVER_AWAY, OutsideCall
 from rapport.domain import failpoints
 from rapport.domain.errors import Permanent, Transient
 from rapport.domain.event import Reply
@@ -41,6 +41,12 @@ _LEFT_AS: Mapping[CallState, CallState] = {"running": "unknown", "allowed": "fai
 """The state of a call that its turn has left behind."""
 _DENIED = "Not done: the person did not allow it. Don't ask for it again unless they bring it up."
 _EXPIRED = "Not done: nobody allowed it in time."
+_NOT_ASKED = "Not done: nobody has allowed this call."
+_OPEN = (
+    "Not done: that question is open already. The person decides about it by its buttons, not by a message: tell them so, and don't"
+    " call it again."
+)
+_DONE_BEFORE = "Not done again: the same call was done just before, in this answer."
 _WITHDRAWN = "Not done: you may not use this tool any more."
 
 Flush: TypeAlias = Callable[[], Awaitable[None]]
@@ -50,7 +56,12 @@ CONNECT_SECONDS = 20.0
 _CONNECT_POLL_SECONDS = 0.1
 MAX_SHOWN_ARGUMENT_CHARACTERS = 300
 """The number of characters that the question shows of each argument; the channels show all of it."""
+MAX_TOLD_QUESTIONS = 3
+MAX_TOLD_CHARACTERS = 600
+"""How many open questions the model is told of, and how much of each."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+DONE_ONCE = " It was done once already, just before."
 
 
 class TurnCalls:
@@ -67,6 +78,8 @@ class TurnCalls:
         self._is_used = turn.event.resumes is not None or turn.event.attempts > 1
         self._told: set[str] = set()
         """The keys of the calls whose outcome the model has read."""
+        self._stored: Sequence[ToolCall] = ()
+        """The calls of this turn when the latest questions were looked for."""
 
     async def recover(self) -> None:
         """Load the calls of an earlier run of the turn, and wait for the servers, which may not be connected after a restart."""
@@ -95,15 +108,35 @@ class TurnCalls:
         self._is_used = True
         await self._flush()  # from here on a repeated step makes the same calls
         free = self._turn.profile.tools_without_approval
-        decided = {call.key for call in await self.list_stored() if not call.is_undecided}
-        return [
-            call
-            for call in calls
-            if call.key not in decided
-            and self._may_use(call.spec.name)
-            and not is_named(call.spec.name, free)
-            and find_refusal(self._turn, call.arguments) is None  # it is not sent anyway
-        ]
+        self._stored = await self.list_stored()
+        decided = {call.key for call in self._stored if not call.is_undecided}
+        asked = {call.key: call for call in self._stored if call.is_undecided}
+        asked_rounds = {call.place[0] for call in self._stored if call.approval_id is not None}
+        known = [call for call in await self.list_open() if call.key not in asked]
+        undecided: list[OutsideCall] = []
+        for call in calls:
+            is_left_out = call.key in decided or (call.key not in asked and call.round in asked_rounds)
+            if (
+                is_left_out
+                or not self._may_use(call.spec.name)
+                or is_named(call.spec.name, free)
+                or find_refusal(self._turn, call.arguments) is not None  # it is not sent anyway
+            ):
+                continue
+            is_twice = any(call.is_same(other) for other in undecided)
+            if call.key in asked or not (
+                is_twice or any(open_.is_same(call.spec.name, call.arguments) for open_ in known)
+            ):
+                undecided.append(call)
+        return undecided
+
+    async def list_open(self) -> Sequence[ToolCall]:
+        """Return the questions of the conversation that wait for a person, if the agent has tools that may ask any."""
+        event = self._turn.event
+        if not any(is_outside_name(name) for name in self._turn.profile.tools or ()):
+            return ()
+        async with self._turn.deps.database.statement() as connection:
+            return await ToolCalls(connection).list_open(event.owner_id, event.conversation_id)
 
     async def run(self, call: OutsideCall) -> str:
         """Run a call that is allowed and was never run; otherwise return what is known of it."""
@@ -118,7 +151,7 @@ class TurnCalls:
         if not self._may_use(spec.name):  # the agent was changed or deleted while a person decided
             return _WITHDRAWN
         if stored is None and not is_named(spec.name, turn.profile.tools_without_approval):
-            return _EXPIRED
+            return await self._explain_unasked(call)
         failpoints.reach("tool.before_intent")
         async with turn.deps.database.statement() as connection:
             may_run = await ToolCalls(connection).begin(
@@ -129,6 +162,16 @@ class TurnCalls:
         failpoints.reach("tool.after_intent")
         return await self._send(call, was_allowed=stored is not None)
 
+    async def _explain_unasked(self, call: OutsideCall) -> str:
+        """Return why nobody was asked about a call: the same question is open, or was answered in this turn."""
+        equal = [each for each in await self.list_stored() if each.is_same(call.spec.name, call.arguments)]
+        if any(each.state == "done" for each in equal):
+            return _DONE_BEFORE
+        if equal:
+            return self._describe(equal[-1])
+        is_open = any(each.is_same(call.spec.name, call.arguments) for each in await self.list_open())
+        return _OPEN if is_open else _NOT_ASKED
+
     async def list_stored(self) -> list[ToolCall]:
         """Return the calls of this turn that were asked for, decided or begun."""
         async with self._turn.deps.database.statement() as connection:
@@ -137,7 +180,11 @@ class TurnCalls:
     def make_request(self, text: str, undecided: Sequence[OutsideCall]) -> Reply:
         """Return the reply that asks a person about these calls, after the model's own text."""
         questions = self._make_questions(undecided)
-        described = [describe_question(call) for call in questions]
+        done = [call for call in self._stored if call.state == "done"]
+        described = [
+            f"{describe_question(call)}{DONE_ONCE if any(one.is_same(call.tool, call.arguments) for one in done) else ''}"
+            for call in questions
+        ]
         if len(described) > 1:  # channels name them by their numbers
             described = [f"{number}. {each}" for number, each in enumerate(described, 1)]
         lines = [text.strip(), *described]
@@ -210,7 +257,7 @@ class TurnCalls:
         except (Transient, Permanent) as error:  # it was not sent
             log.warning("agent.tool_failed", tool=spec.name, reason=str(error))
             await self._end(call, "failed", "It was not sent: the server could not be reached.")
-            return "Not done: its server can't be reached right now."
+            return SERVER_AWAY
         failpoints.reach("tool.after_call")
         await self._end(call, "failed" if result.is_error else "done", result.text)
         failpoints.reach("tool.after_result")
@@ -253,6 +300,14 @@ def describe_question(call: ToolCall) -> str:
     """Return the question to a person, as every channel shows it. A name that the model has made up can't imitate its words."""
     arguments = ", ".join(f"{_quote_name(name)} = {_quote(_write(value))}" for name, value in call.arguments.items())
     return f"May I use `{call.tool}`{f' with {arguments}' if arguments else ''}? I do it only if you allow it."
+
+
+def describe_open_questions(calls: Sequence[ToolCall]) -> str:
+    """Return the note for the model about the questions that wait for a person; empty if there are none."""
+    if not calls:
+        return ""
+    asked = " ".join(f"“{describe_question(call)[:MAX_TOLD_CHARACTERS]}”" for call in calls[:MAX_TOLD_QUESTIONS])
+    return f"Open questions of yours: {asked} The person decides by their buttons, not by a message: don't make these calls again."
 
 
 def is_shortened(call: ToolCall) -> bool:

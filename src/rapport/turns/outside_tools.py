@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from rapport.agents.tools.toolbox import NO_ANSWER
 from rapport.context.fence import fence, sanitize
 from rapport.context.prompt import build_system_prompt
 from rapport.domain.errors import Permanent, Transient
@@ -33,7 +34,7 @@ async def run_outside_tool(
     try:
         result = await turn.deps.tool_source.call(spec.name, arguments)
     except ToolOutcomeUnknown:
-        return "That gave no answer. Answer with what there is."
+        return NO_ANSWER
     except (Transient, Permanent) as error:
         log.warning("agent.tool_failed", tool=spec.name, reason=str(error))
         return "That can't be reached right now. Answer with what there is."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from rapport.agents.tools.recorded import MayPlan
 from rapport.domain.conversation import Message
 from rapport.domain.event import Reply
 from rapport.domain.follow_up import PastFollowUp, Plan
@@ -34,6 +35,11 @@ def plan_follow_up(turn: Turn, reply: Reply, *, just_made: Sequence[PastFollowUp
         if turn.decides_by_tools:  # it could have asked for one
             return None
     return plan_by_rules(messages, earlier=earlier, autonomy=autonomy, owner_id=owner_id)
+
+
+def make_plan_check(turn: Turn) -> MayPlan:
+    """Return a function that accepts a follow-up which `plan_follow_up` would plan after an ordinary reply."""
+    return lambda request: plan_follow_up(turn, Reply("All right.", follow_up=request)) is not None
 
 
 def _build_reply_message(turn: Turn, reply: Reply) -> Message:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -22,14 +24,15 @@ from rapport.context.source_block import render_sources
 from rapport.domain.errors import InvalidInput, Permanent, Transient
 from rapport.domain.ids import is_ephemeral_id
 from rapport.domain.token_estimate import estimate_tokens
-from rapport.domain.tool import ToolSpec
-from rapport.domain.tool_names import is_named
+from rapport.domain.tool import SERVER_SEPARATOR, ToolSpec
+from rapport.domain.tool_names import is_named, is_outside_name
 from rapport.memory.query import Query
 from rapport.memory.recall import render_memories
 from rapport.replies.defusing import defuse_ids
 from rapport.replies.quoting import quote_passages
 from rapport.turns.findings import Search, search_notes
 from rapport.turns.outside_tools import run_outside_tool
+from rapport.turns.plan import make_plan_check
 from rapport.turns.prompt_input import PromptInput
 from rapport.turns.remember import make_save_check
 from rapport.turns.turn import Turn
@@ -37,6 +40,8 @@ from rapport.turns.turn import Turn
 log = structlog.get_logger()
 
 MAX_QUERY_CHARACTERS = 1_000
+FIRST_CONNECTION_SECONDS = 5.0
+"""How long a turn waits for the servers of its agent that were not tried yet, right after the start of the process."""
 MAX_FOUND_PASSAGES = 20
 """The number of passages that all searches of a turn may add to its sources."""
 _NOT_NOW = "That can't be looked up right now. Answer with what there is."
@@ -72,12 +77,30 @@ def list_outside_tools(turn: Turn) -> list[ToolSpec]:
     ]
 
 
+async def wait_for_tools(turn: Turn) -> None:
+    """Wait a little for the servers of the agent's tools, which are not connected right after a start."""
+    names = [name for name in turn.profile.tools or () if is_outside_name(name)]
+    if not names or not turn.calls_tools:
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_CONNECTION_SECONDS):
+            await turn.deps.tool_source.wait_for(names)
+
+
+def is_away(turn: Turn, name: str) -> bool:
+    """Return True if the agent may use this tool outside Rapport, and its server is not connected."""
+    if not is_outside_name(name) or not is_chosen(name, turn.profile.tools or ()):
+        return False
+    server = name.partition(SERVER_SEPARATOR)[0]
+    return all(spec.server != server for spec in turn.deps.tool_source.list_tools())
+
+
 def _bind_available(turn: Turn, prompt_input: PromptInput, search: Search, requests: Requests) -> Iterator[BoundTool]:
     """Yield the built-in tools that this conversation allows, the default ones first. Nothing personal in a group."""
     if (may_save := make_save_check(turn)) is not None:
         yield bind_upsert_memory(may_save, requests)
     if turn.types_to_plan:
-        yield bind_follow_up(turn.types_to_plan, requests)
+        yield bind_follow_up(turn.types_to_plan, make_plan_check(turn), requests)
     if (lookups := prompt_input.lookups) is not None:
         for spec in CHAT_TOOLS:
             yield BoundTool(spec, partial(lookups.use, spec.name))

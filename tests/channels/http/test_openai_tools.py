@@ -339,6 +339,31 @@ async def test_only_calls_that_the_request_allows_are_returned(scene: Scene) -> 
     assert "tools" not in scene.sent()
 
 
+@every_case("streamed", [False, True])
+@every_case(
+    "arguments",
+    [
+        '{ "city":"Z\\u00fcrich",  "days": 1.0 }',
+        '{"city": "Lisb',
+        '{"city": "Oslo"} trailing',
+        '{"city": "Oslo"}{"city": "Faro"}',
+        "[]",
+        "",
+    ],
+)
+async def test_arguments_come_back_exactly_as_the_model_wrote_them(
+    scene: Scene, arguments: str, *, streamed: bool
+) -> None:
+    scene.model.answers.append(Uses([ToolCall("get_weather", arguments), weather("Faro")]))
+    if streamed:
+        chunks = await scene.stream("hello")
+        told = [(name, sent) for _, name, sent in joined_calls(chunks)]
+    else:
+        calls = (await scene.ask("hello")).choices[0].message.tool_calls or []
+        told = [(call.function.name, call.function.arguments) for call in calls if call.type == "function"]
+    assert told == [("get_weather", arguments), ("get_weather", '{"city": "Faro"}')]
+
+
 async def test_malformed_arguments_are_passed_on_as_the_model_wrote_them(scene: Scene) -> None:
     scene.model.answers.append(Uses([ToolCall("get_weather", '{"city": ')]))
     [call] = (await scene.ask("hello")).choices[0].message.tool_calls or []

@@ -20,7 +20,7 @@ MAX_TOOL_ROUNDS = 3
 """The number of rounds of tool calls that a model has before it must answer."""
 MAX_OUTSIDE_ROUNDS = 8
 """The same for a turn with tools outside Rapport."""
-MAX_CALLS_PER_MESSAGE = 8
+MAX_CALLS_PER_MESSAGE = 16
 """The number of tool calls that one message may contain; further calls are refused."""
 MAX_LOOKUPS = 6
 """The number of calls of Rapport's own reading tools that one turn may make."""
@@ -28,6 +28,11 @@ MAX_OUTSIDE_CALLS = 16
 """The number of calls of tools outside Rapport that one turn may make."""
 
 _ENOUGH = "Not done: enough was looked up. Answer with what there is."
+
+SERVER_AWAY = "Not done: its server can't be reached right now."
+NO_ANSWER = (
+    "That gave no answer in time: nothing is known of its result, and it may have been done. Answer with what there is."
+)
 
 RunTool: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[str]]
 
@@ -52,6 +57,14 @@ class OutsideCall:
     spec: ToolSpec
     arguments: Mapping[str, Any]
 
+    @property
+    def round(self) -> int:
+        """Return the number of the model's message."""
+        return int(self.key.partition(".")[0])
+
+    def is_same(self, other: OutsideCall) -> bool:
+        return self.spec.name == other.spec.name and self.arguments == other.arguments
+
 
 class OutsideCalls(Protocol):
     """Records the calls with effects outside, so that each runs at most once."""
@@ -73,9 +86,16 @@ class OutsideCalls(Protocol):
 class Toolbox:
     """The tools of one turn."""
 
-    def __init__(self, tools: Sequence[BoundTool] = (), *, outside_calls: OutsideCalls | None = None) -> None:
-        """Without `outside_calls` no tool with an effect outside is offered."""
+    def __init__(
+        self,
+        tools: Sequence[BoundTool] = (),
+        *,
+        outside_calls: OutsideCalls | None = None,
+        is_away: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """Without `outside_calls` no tool with an effect outside is offered. `is_away` says that a tool's server is not connected."""
         self._outside_calls = outside_calls
+        self._is_away = is_away
         self._tools = {
             tool.spec.name: tool for tool in tools if outside_calls is not None or not tool.spec.has_outside_effect
         }
@@ -93,9 +113,12 @@ class Toolbox:
         """Return the names of the tools whose results the model needs."""
         return [name for name, tool in self._tools.items() if tool.spec.needs_result]
 
-    async def find_undecided(self, reply: AIMessage, *, number: int) -> Sequence[OutsideCall]:
-        """Return the calls of the model's message `number` that a person must decide about first."""
-        calls = [call for _, call in self._list_outside_calls(reply, number)]
+    async def find_undecided(
+        self, reply: AIMessage, *, number: int, earlier: Sequence[BaseMessage] = ()
+    ) -> Sequence[OutsideCall]:
+        """Return the calls of the model's message `number` that a person must decide about first, within the limits."""
+        refused = self._refuse_too_many(reply, earlier)
+        calls = [call for position, call in self._list_outside_calls(reply, number) if position not in refused]
         if not calls or self._outside_calls is None:
             return ()
         return await self._outside_calls.find_undecided(calls)
@@ -133,12 +156,14 @@ class Toolbox:
 
     async def _use_one(self, name: str, arguments: Mapping[str, Any]) -> str:
         if (tool := self._tools.get(name)) is None:
-            return "There is no such tool."
+            return SERVER_AWAY if self._is_away(name) else "There is no such tool."
         try:
             async with asyncio.timeout(tool.spec.time_limit_seconds):
                 return await tool.run(arguments)
         except TimeoutError:
             log.warning("agent.tool_timeout", tool=name)
+            if tool.spec.is_outside:
+                return NO_ANSWER
             return "Not done: that took too long. Answer with what there is."
 
     def _list_outside_calls(self, reply: AIMessage, number: int) -> list[tuple[int, OutsideCall]]:
@@ -171,6 +196,8 @@ class Toolbox:
         return refused
 
     def _count_as(self, name: str) -> str | None:
+        if name in self._outside:  # it may have lost its server since
+            return "outside"
         tool = self._tools.get(name)
         if tool is None or not tool.spec.needs_result:
             return None

@@ -104,10 +104,11 @@ class ToolCalls:
 
     async def list_of_turn(self, event: ClaimedEvent) -> list[ToolCall]:
         """Return the calls of an event's turn, in their order."""
-        return await self._select(
-            "conversation_id = %(conversation)s AND owner_id = %(owner)s AND message_id = %(message)s ORDER BY key",
+        found = await self._select(
+            "conversation_id = %(conversation)s AND owner_id = %(owner)s AND message_id = %(message)s",
             {"conversation": event.conversation_id, "owner": event.owner_id, "message": event.message_id},
         )
+        return sorted(found, key=lambda call: call.place)
 
     async def begin(
         self, event: ClaimedEvent, key: str, *, tool: str, server: str, arguments: Mapping[str, Any]
@@ -176,6 +177,14 @@ class ToolCalls:
             "conversation_id = %(conversation)s AND owner_id = %(owner)s AND approval_id IS NOT NULL"
             " ORDER BY created_at DESC, key LIMIT %(limit)s",
             {"conversation": conversation_id, "owner": owner_id, "limit": limit},
+        )
+
+    async def list_open(self, owner_id: str, conversation_id: str) -> list[ToolCall]:
+        """Return the questions of a conversation that wait for a decision, the oldest first."""
+        return await self._select(
+            "conversation_id = %(conversation)s AND owner_id = %(owner)s AND state = 'asked'"
+            " AND expires_at > clock_timestamp() ORDER BY created_at",
+            {"conversation": conversation_id, "owner": owner_id},
         )
 
     async def get_asked(self, owner_id: str, conversation_id: str, approval_id: str) -> ToolCall:
