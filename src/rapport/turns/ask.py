@@ -26,7 +26,7 @@ from rapport.turns.deps import Agent, OnToken
 from rapport.turns.findings import Findings, Search
 from rapport.turns.prompt_input import PromptInput
 from rapport.turns.turn import Turn
-from rapport.turns.turn_tools import bind_tools, list_outside_tools
+from rapport.turns.turn_tools import bind_tools, list_outside_tools, offers_reminders
 
 log = structlog.get_logger()
 
@@ -200,6 +200,7 @@ def _describe_situation(turn: Turn) -> Situation:
         has_notes=bool(turn.input.note_counts.chunks),
         remembers=turn.may_use_memory,
         follows_up=turn.autonomy is not None and not turn.input.is_muted,
+        reminders="tool" if offers_reminders(turn) else "none",
         uses_outside_tools=turn.event.trigger_type is None and bool(list_outside_tools(turn)),
     )
 
