@@ -271,8 +271,13 @@ async def test_a_conversation_that_is_not_kept_and_a_strict_agent_offer_none(
 
 async def test_a_model_that_imitates_the_line_is_contradicted(world: World, model: ScriptedModel, here: str) -> None:
     model.answers.append("(Reminder set: Fri 20 Nov 2026, 09:00 (Europe/Vienna) — “call mum”.)")
-    assert (await world.says(here, CALL_MUM))["content"].endswith("\n\n(With this reply no reminder was set.)")
+    assert (await world.says(here, "And now?"))["content"].endswith("\n\n(With this reply no reminder was set.)")
     assert await reminders(world) == []
+    model.answers.append(Uses([sets("call mum")], "(Reminder set: never)"))
+    content = (await world.says(here, CALL_MUM))["content"]
+    assert content.startswith(
+        "(Reminder set: never)\n\n(With this reply, only the following was set.)\n\n(Reminder set: Fri"
+    )
 
 
 async def test_quoted_words_in_the_line_cite_nothing(world: World, model: ScriptedModel, here: str) -> None:
@@ -292,3 +297,69 @@ async def test_it_fires_with_the_words_and_is_not_cancelled_by_talking(
     await world.says(here, "in five minutes, call mum")
     await world.says(here, "Something else.")
     assert [each["state"] for each in await reminders(world)] == ["waiting"]
+
+
+# ---- without a model that calls tools
+
+
+@pytest.fixture
+async def plain(database_url: str, clock: Clock) -> AsyncGenerator[World]:
+    async with open_world(database_url, now=clock) as opened:
+        yield opened
+
+
+@listening_or_not
+async def test_rules_set_what_is_asked_for_in_clear_words(plain: World, *, listening: bool) -> None:
+    await prefer(plain)
+    here = await plain.conversation()
+    plain.model.will_say("I will see to it.")
+    reply = await said(plain, here, "Hi! Remind me every Monday at 8am to take out the bins.", listening=listening)
+    assert reply["content"] == (
+        "I will see to it.\n\n"
+        "(Reminder set: Mon 23 Nov 2026, 08:00 (Europe/Vienna), every week on Monday — “take out the bins”.)"
+    )
+    assert [each["due_at"] for each in await reminders(plain)] == ["2026-11-23T07:00:00Z"]
+    assert "The server sets reminders that name a clear time" in str(plain.model.prompts[-1][0].text)
+
+
+async def test_rules_say_what_can_not_be_and_leave_vague_words_to_the_model(plain: World) -> None:
+    await prefer(plain)
+    here = await plain.conversation()
+    reply = await plain.says(here, "Remind me today at 8:00 to call Ben")
+    assert reply["content"].endswith(
+        "(No reminder was set: the time is in the past: there it is 2026-11-19 13:00 now.)"
+    )
+    for vague in ("Remind me later to call mum.", "Remind me next week to call mum.", "Remind me never to fly at 9."):
+        assert (await plain.says(here, vague))["content"] == f"re: {vague}"
+    assert await reminders(plain) == []
+
+
+async def test_rules_read_only_the_askers_own_message(plain: World) -> None:
+    group = await plain.conversation(kind="group")
+    await prefer(plain)
+    first = (await plain.post(group, "Remind me tomorrow at nine to pay Eve.", author=EVE)).json()
+    await plain.says(group, "@bot what is that?", author=ANN, reply_to_id=first["id"])
+    await plain.says(group, "@bot look:\n> Remind me tomorrow at nine to pay Eve.", author=ANN)
+    assert await reminders(plain) == []
+    await plain.says(group, "@bot remind us tomorrow at nine to pay Ben", author=ANN)
+    assert await plain.sql("SELECT text, author_id, is_personal FROM reminders") == [("pay Ben", "ann", False)]
+
+
+async def test_an_agent_without_the_tool_has_no_rules_either(plain: World) -> None:
+    document: dict[str, Any] = {
+        "id": "mute",
+        "name": "Mute",
+        "persona": "You are somebody who never sets any reminders.",
+        "tools": [],
+    }
+    assert (await plain.http.post("/api/agents", json=document)).status_code == 201
+    await plain.says(await plain.conversation(agent_id="mute"), CALL_MUM)
+    assert "can't set reminders" in str(plain.model.prompts[-1][0].text)
+    assert await reminders(plain) == []
+
+
+async def test_a_model_that_calls_tools_decides_and_no_rule_does(world: World, model: ScriptedModel, here: str) -> None:
+    model.answers.append(Uses([sets("call mum")], "Yes."))
+    await world.says(here, CALL_MUM)
+    await world.says(here, "Remind me on Friday at 11 to call Ben.")
+    assert [each["text"] for each in await reminders(world)] == ["call mum"]

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from rapport.agents.graph_run import Answer
 from rapport.agents.tools.recorded import CheckReminder, RequestedReminder
-from rapport.agents.tools.registry import SET_REMINDER
+from rapport.agents.tools.registry import SET_REMINDER, is_chosen
 from rapport.domain.errors import InvalidInput
 from rapport.domain.event import ClaimedEvent, Reply
 from rapport.domain.follow_up_requests import Preference
@@ -18,7 +18,7 @@ from rapport.domain.reminder import MAX_REMINDERS, MAX_TEXT_CHARACTERS, NewRemin
 from rapport.followups.own_words import find_own_subject, is_founded
 from rapport.reminders.new_reminder import Asker, get_quiet_hours, make_reminder
 from rapport.reminders.recurrence import get_due
-from rapport.reminders.requests import asks_for_reminder
+from rapport.reminders.requests import asks_for_reminder, find_requests
 from rapport.reminders.texts import describe_schedule, write_confirmation, write_refusal
 from rapport.replies.defusing import defuse
 from rapport.storage.database import Connection
@@ -27,19 +27,22 @@ from rapport.storage.reminders.reminders import Reminders
 from rapport.turns.remember import list_own_texts
 from rapport.turns.turn import Turn
 
+_TOO_MANY = f"{MAX_REMINDERS:,} reminders wait already: cancel some first."
 _IMITATED = "(Reminder set"
+_ONLY_THESE = "(With this reply, only the following was set.)"
 _NOTHING_SET = "(With this reply no reminder was set.)"
 
 
 def may_set_reminders(turn: Turn) -> bool:
-    """Return True if this turn may set reminders: a person speaks in a stored conversation.
+    """Return True if this turn may set reminders: a person speaks in a stored conversation, and the agent has the tool.
 
     A strict agent answers from its notes alone, unless it names the tool.
     """
     if turn.event.trigger_type is not None or is_ephemeral_id(turn.event.conversation_id):
         return False
-    is_named = SET_REMINDER.name in (turn.profile.tools or ())
-    return (turn.profile.grounding != "strict" or is_named) and turn.profile.replaces is None
+    chosen = turn.profile.tools
+    may_set = turn.profile.grounding != "strict" if chosen is None else is_chosen(SET_REMINDER.name, chosen)
+    return may_set and turn.profile.replaces is None
 
 
 def make_reminder_check(turn: Turn) -> CheckReminder:
@@ -51,20 +54,26 @@ def make_reminder_check(turn: Turn) -> CheckReminder:
         preference, waiting = await _load_preference(turn)
         new = await asyncio.to_thread(_make, turn, own, preference, 0)
         if waiting >= MAX_REMINDERS:
-            raise InvalidInput(f"{MAX_REMINDERS:,} reminders wait already: cancel some first.")
+            raise InvalidInput(_TOO_MANY)
         return own, describe_schedule(new.schedule, own_zone=preference.time_zone)
 
     return check
 
 
 async def add_reminders(turn: Turn, reply: Reply, answer: Answer) -> Reply:
-    """Return the reply with the reminders that the model has asked for, and with a line for each that is set or refused."""
+    """Return the reply with the reminders that are asked for, and with a line for each that is set or refused.
+
+    The model has asked for them by its tool; of a model that calls no tools, rules find them in the person's message.
+    """
     lines: list[str] = []
     reminders: list[NewReminder] = []
-    if answer.reminders:
+    wanted, refusals = answer.reminders, list(dict.fromkeys(answer.refusals))
+    if not wanted and not refusals and finds_reminders_by_rules(turn):
+        wanted, refusals = await _find_by_rules(turn)
+    if wanted:
         preference, _ = await _load_preference(turn)
         is_zone_known, is_muted = turn.input.time_zone is not None, turn.input.is_muted
-        for number, requested in enumerate(answer.reminders):
+        for number, requested in enumerate(wanted):
             try:
                 new = await asyncio.to_thread(_make, turn, requested, preference, number)
             except InvalidInput as error:  # its time has passed since the model asked for it
@@ -74,13 +83,35 @@ async def add_reminders(turn: Turn, reply: Reply, answer: Answer) -> Reply:
             lines.append(
                 write_confirmation(new, own_zone=preference.time_zone, is_zone_known=is_zone_known, is_muted=is_muted)
             )
-    lines += [write_refusal(reason) for reason in dict.fromkeys(answer.refusals)]
-    if not lines and _IMITATED in str(reply.content):  # the model has read such a line in an earlier reply
-        lines.append(_NOTHING_SET)
+    lines += [write_refusal(reason) for reason in refusals]
+    if _IMITATED in str(reply.content):  # the model has read such a line in an earlier reply
+        lines.insert(0, _ONLY_THESE if reminders else _NOTHING_SET)
     if not lines:
         return reply
     content = "\n\n".join([str(reply.content).rstrip(), *(defuse(line) for line in lines)])
     return replace(reply, content=content, reminders=reminders)
+
+
+def finds_reminders_by_rules(turn: Turn) -> bool:
+    """Return True if rules find the reminders of this turn: its model does not decide by tools."""
+    return not turn.decides_by_tools and may_set_reminders(turn)
+
+
+async def _find_by_rules(turn: Turn) -> tuple[list[RequestedReminder], list[str]]:
+    """Return the reminders that the person's message asks for in clear words, or why they can't be set."""
+    text = turn.input.message.text
+    if not list_own_texts(turn) or not asks_for_reminder(text):
+        return [], []
+    zone = turn.input.time_zone or Preference().time_zone
+    found = await asyncio.to_thread(find_requests, text, now=turn.deps.now(), zone=zone)
+    if not found:
+        return [], []
+    if (await _load_preference(turn))[1] >= MAX_REMINDERS:
+        return [], [_TOO_MANY]
+    return [
+        RequestedReminder(text=each.text, at=each.at.isoformat(), rrule=each.rule, zone=None, personal=False)
+        for each in found
+    ], []
 
 
 async def lock_preference(connection: Connection, event: ClaimedEvent) -> Preference:

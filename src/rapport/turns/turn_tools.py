@@ -14,7 +14,6 @@ from rapport.agents.tools.registry import (
     CURRENT_TIME,
     SEARCH_MEMORIES,
     SEARCH_NOTES,
-    SET_REMINDER,
     is_chosen,
 )
 from rapport.agents.tools.toolbox import BoundTool
@@ -76,7 +75,7 @@ def list_outside_tools(turn: Turn) -> list[ToolSpec]:
 
 def offers_reminders(turn: Turn) -> bool:
     """Return True if the model is offered the tool that sets reminders."""
-    return turn.calls_tools and may_set_reminders(turn) and is_chosen(SET_REMINDER.name, turn.profile.tools)
+    return turn.calls_tools and may_set_reminders(turn)
 
 
 def _bind_available(turn: Turn, prompt_input: PromptInput, search: Search, requests: Requests) -> Iterator[BoundTool]:
