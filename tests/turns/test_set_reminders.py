@@ -13,8 +13,10 @@ from rapport.agents.tools.recorded import MAX_REMINDERS_PER_TURN
 from rapport.domain.reminder import MAX_REMINDERS
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, scripted_model
 from tests.support.cases import every_case
+from tests.support.file_tools import FileTools
 from tests.support.world import World, open_world
 from tests.turns.test_memory import said, streamed
+from tests.turns.test_outside_calls import approvals, begin, decide
 
 NOW = datetime(2026, 11, 19, 12, 0, tzinfo=UTC)  # a Thursday
 ANN, EVE = {"id": "ann", "name": "Ann"}, {"id": "eve", "name": "Eve"}
@@ -363,3 +365,22 @@ async def test_a_model_that_calls_tools_decides_and_no_rule_does(world: World, m
     await world.says(here, CALL_MUM)
     await world.says(here, "Remind me on Friday at 11 to call Ben.")
     assert [each["text"] for each in await reminders(world)] == ["call mum"]
+
+
+async def test_a_turn_that_waits_for_a_decision_sets_it_with_its_last_reply(
+    database_url: str, model: ScriptedModel, clock: Clock
+) -> None:
+    async with open_world(database_url, model=chat_model(model), now=clock, tool_source=FileTools()) as world:
+        await prefer(world)
+        clerk = await begin(world, tools=["files__*", "set_reminder"])
+        write = ToolCall("files__write", json.dumps({"path": "a.txt"}))
+        model.answers += [Uses([sets("call mum")]), Uses([write]), "Written."]
+        asked = await world.says(clerk, f"{CALL_MUM} And write a.txt.")
+        assert "Reminder set" not in asked["content"]
+        assert await reminders(world) == []
+        [call] = await approvals(world, clerk)
+        await decide(world, clerk, call["id"], "allow")
+        await world.drain()
+        last = (await world.history(clerk))[-1]["content"]
+        assert last == "Written.\n\n(Reminder set: Fri 20 Nov 2026, 09:00 (Europe/Vienna) — “call mum”.)"
+        assert len(await reminders(world)) == 1

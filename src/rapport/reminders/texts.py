@@ -11,7 +11,7 @@ from rapport.reminders.recurrence import to_local, to_moment
 LATE_AFTER = timedelta(minutes=2)
 MAX_SHOWN_TEXT_CHARACTERS = 300
 _ZONE_UNKNOWN = (
-    "Your time zone is not known, so this is UTC: name yours, or set it on the page under “Next” or with `rapport timers quiet"
+    "Your time zone is not known, so this is UTC: set it on the page under “Next”, or with `rapport timers quiet"
     " --zone`."
 )
 
