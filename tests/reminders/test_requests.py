@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+import random
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up_requests import Preference
 from rapport.reminders.new_reminder import make_reminder
 from rapport.reminders.recurrence import to_local
@@ -96,6 +100,7 @@ def test_sentences_of_later_are_rarely_mistaken_for_requests() -> None:
         ("Remind me on 1 January at noon to call Eva", "2027-01-01T12:00"),
         ("Remind me the day after tomorrow at noon to fetch the bike", "2026-11-21T12:00"),
         ("Recuérdame pasado mañana a las 9 llamar", "2026-11-21T09:00"),
+        ("Remind me tomorrow at 12 am to sleep", "2026-11-20T00:00"),
     ),
 )
 def test_times_are_those_of_the_persons_clock(sentence: str, expected: str) -> None:
@@ -116,6 +121,30 @@ def test_several_sentences_are_several_requests_and_five_at_most() -> None:
 @every_case("text", ["remind me " * 200_000, "remind me at 9" + " a" * 1_000_000, "remind me at 9 " + "ё" * 600, ""])
 def test_text_that_nobody_writes_sets_nothing(text: str) -> None:
     assert find_requests(text, now=NOW, zone=ZONE) == []
+
+
+def test_words_in_any_order_are_a_reminder_or_none() -> None:
+    """Nothing but a request that is stored or refused with a sentence comes of them."""
+    odd = [
+        "in 9999 years",
+        "every 0 days",
+        "at 25:00",
+        "24:00",
+        "on 31 November",
+        "99 pm",
+        "2026-13-45",
+        "in 8 set",
+        "ﬁ",
+        "e\u0301",
+    ]
+    words = [word for each in chain(*SENTENCES.values()) for word in each["say"].split()] + odd
+    asks = ("Remind me", "Erinnere mich", "Rappelle-moi", "Recuérdame", "Ricordami")
+    chance = random.Random(5)
+    stored = 0
+    for _ in range(3_000):
+        with suppress(InvalidInput):
+            stored += len(read(f"{chance.choice(asks)} {' '.join(chance.choices(words, k=chance.randint(1, 6)))}"))
+    assert stored > 20
 
 
 def main() -> None:

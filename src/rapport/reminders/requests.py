@@ -30,7 +30,6 @@ _CUES = find_any(load_phrases(DATA, "cues"))
 _SENTENCE_END = compile_linear(r"[^0-9\s]\.(?:\s|$)|[\n?!]", is_ascii=True)
 _WEEK = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _FREQUENCIES = ("HOURLY", "DAILY", "WEEKLY", "MONTHLY", "YEARLY")
-_NOON, _HALF_PAST = "noon", "half"
 _ISO_DATE = compile_linear(r"\b(?P<day>20\d\d-\d\d-\d\d)\b", is_ascii=True)
 _BLANK = "\x00"
 _DAY = timedelta(days=1)
@@ -237,11 +236,11 @@ class _Grammar:
         named = sentence.take(self._day)
         for each in named:
             if each["am"] or each["pm"]:
-                if len(clocks) != 1:  # a part of a day is no time
+                if len(clocks) != 1 or clocks[0] is None:  # a part of a day is no time
                     return None
                 clocks = [_move(clocks[0], is_pm=bool(each["pm"]))]
             dates.append(self._parse(each["day"] or "", now))
-        if len(every) > 1 or len(span) > 1 or len(dates) > 1 or len(clocks) > 1 or None in dates:
+        if len(every) > 1 or len(span) > 1 or len(dates) > 1 or len(clocks) > 1 or None in (*dates, *clocks):
             return None
         if span:
             return None if every or dates or clocks else (span[0], None)
@@ -298,7 +297,7 @@ class _Grammar:
         spans: list[timedelta] = [timedelta(minutes=30) for _ in sentence.take(self._half_an_hour)]
         for found in list(self._span.finditer(sentence.text)):
             phrase = f"{self._times['span'][0]} {self._read_number(found['number'])} {found['unit']}"
-            if (then := self._parse(phrase, now)) is not None:
+            if (then := self._parse(phrase, now, parser="relative-time")) is not None and then > now.local:
                 spans.append(then - now.local)
                 sentence.blank(*found.span())
         return [now.moment + span if span < _DAY else now.local + span for span in spans]
@@ -312,45 +311,52 @@ class _Grammar:
                 dates.append(None)
         for pattern in (self._date, self._month_first):
             for found in list(pattern.finditer(sentence.text)):
-                if (day := self._parse(found["day"], now, is_date=True)) is not None:
+                if (day := self._parse(found["day"], now, parser="absolute-time")) is not None:
                     dates.append(day)
                     sentence.blank(*found.span())
         return dates
 
-    def _read_clocks(self, sentence: _Sentence) -> list[time]:
+    def _read_clocks(self, sentence: _Sentence) -> list[time | None]:
+        """Return the times of the clock that are named; None for one that no clock shows."""
         clocks = [
-            time(12) if each.get("noon") else time(self._read_number(each.get("half") or "0") % 24, 30)
+            time(12) if each.get("noon") else _make_clock(self._read_number(each.get("half") or "0"), 30)
             for each in sentence.take(self._special_clock)
         ]
         for found in list(self._clock.finditer(sentence.text)):
             is_clear = found["at"] and not self._times.get("needs_sign")
             if not (is_clear or found["minute"] or found["sign"] or found["am"] or found["pm"]):
                 continue
-            hour, minute = self._read_number(found["hour"]), int(found["minute"] or 0)
-            if hour > 24 or minute > 59:
-                continue
-            clock = time(hour % 24, minute)
-            clocks.append(_move(clock, is_pm=bool(found["pm"])) if found["am"] or found["pm"] else clock)
+            clock = _make_clock(self._read_number(found["hour"]), int(found["minute"] or 0))
+            if clock is not None and (found["am"] or found["pm"]):
+                clock = _move(clock, is_pm=bool(found["pm"]))
+            clocks.append(clock)
             sentence.blank(*found.span())
         return clocks
 
     def _read_number(self, word: str) -> int:
-        return int(word) if word.isdigit() else next(self._numbers[key] for key in self._numbers if word == key)
+        return int(word) if word.isdigit() else self._numbers[word]
 
-    def _parse(self, phrase: str, now: _Now, *, is_date: bool = False) -> datetime | None:
-        """Return what dateparser reads in a phrase of a few words."""
+    def _parse(self, phrase: str, now: _Now, *, parser: str | None = None) -> datetime | None:
+        """Return what dateparser, or one of its parsers, reads in a phrase of a few words."""
         dateparser: Any = importlib.import_module(
             "dateparser"
         )  # It has no type stubs, and half of its users never need it.
         settings: dict[str, Any] = {"RELATIVE_BASE": now.local, "PREFER_DATES_FROM": "future"}
-        if is_date:
-            settings |= {"REQUIRE_PARTS": ["day", "month"], "PARSERS": ["absolute-time"]}
-        return dateparser.parse(phrase, languages=[self._language], settings=settings)
+        if parser is not None:
+            settings["PARSERS"] = [parser]
+        if parser == "absolute-time":
+            settings["REQUIRE_PARTS"] = ["day", "month"]
+        found: datetime | None = dateparser.parse(phrase, languages=[self._language], settings=settings)
+        return None if found is None or found.tzinfo is not None else found
 
 
 @cache
 def _load_grammars() -> Sequence[_Grammar]:
     return [_Grammar(language, data) for language, data in load_languages(DATA).items()]
+
+
+def _make_clock(hour: int, minute: int) -> time | None:
+    return time(hour, minute) if hour < 24 and minute < 60 else None
 
 
 def _move(clock: time, *, is_pm: bool) -> time:
