@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypedDict
 
-from rapport.agents.tools.registry import UPSERT_MEMORY, make_follow_up_tool
+from rapport.agents.tools.registry import UPSERT_MEMORY, make_follow_up_tool, make_reminder_tool
 from rapport.agents.tools.toolbox import BoundTool
+from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TRIGGER_TYPES, TriggerType
+
+MAX_REMINDERS_PER_TURN = 5
 
 
 class MaySave(Protocol):
@@ -34,12 +37,33 @@ class PlannedFollowUp(TypedDict):
     matter: str
 
 
+class RequestedReminder(TypedDict):
+    """A reminder that the model asked for, in the person's own words."""
+
+    text: str
+    at: str | None
+    rrule: str | None
+    zone: str | None
+    personal: bool
+
+
+class CheckReminder(Protocol):
+    """Checks a reminder that the model asks for."""
+
+    async def __call__(self, requested: RequestedReminder, /) -> tuple[RequestedReminder, str]:
+        """Return the reminder in the person's own words, and when it is due in words. Raise InvalidInput if it can't be."""
+        ...
+
+
 @dataclass(slots=True)
 class Requests:
-    """The facts to save and the follow-up to plan that a model has asked for in one turn."""
+    """The facts to save, the follow-up to plan and the reminders to set that a model has asked for in one turn."""
 
     saved: list[SavedFact] = field(default_factory=list[SavedFact])
     follow_up: PlannedFollowUp | None = None
+    reminders: list[RequestedReminder] = field(default_factory=list[RequestedReminder])
+    unread_refusals: list[str] = field(default_factory=list[str])
+    """Why reminders were not set, as far as the model has not read it yet: then the person must."""
 
 
 def bind_upsert_memory(may_save: MaySave, requests: Requests) -> BoundTool:
@@ -51,6 +75,11 @@ def bind_follow_up(may_plan: Sequence[TriggerType], requests: Requests) -> Bound
     """Return the tool that plans a follow-up of one of these types."""
     types = tuple(may_plan)
     return BoundTool(make_follow_up_tool(types), partial(_plan_follow_up, types, requests))
+
+
+def bind_set_reminder(check: CheckReminder, requests: Requests, *, is_group: bool) -> BoundTool:
+    """Return the tool that sets reminders which `check` accepts."""
+    return BoundTool(make_reminder_tool(is_group=is_group), partial(_set_reminder, check, requests))
 
 
 async def _upsert_memory(may_save: MaySave, requests: Requests, arguments: Mapping[str, Any]) -> str:
@@ -75,3 +104,34 @@ async def _plan_follow_up(may_plan: Sequence[TriggerType], requests: Requests, a
         return "Not planned: `delay_seconds` must be a number."
     requests.follow_up = PlannedFollowUp(trigger_type=trigger_type, delay_seconds=float(delay), matter=matter)
     return "Planned."
+
+
+async def _set_reminder(check: CheckReminder, requests: Requests, arguments: Mapping[str, Any]) -> str:
+    try:
+        requested, when = await check(_read_reminder(arguments))
+        if requested in requests.reminders:
+            return f"Set already: {when}."
+        if len(requests.reminders) >= MAX_REMINDERS_PER_TURN:
+            raise InvalidInput(f"One message may set at most {MAX_REMINDERS_PER_TURN} reminders.")
+    except InvalidInput as error:
+        requests.unread_refusals.append(str(error))
+        return f"Not set: {error}"
+    requests.reminders.append(requested)
+    return f"Set for {when}. The user reads that below your answer."
+
+
+def _read_reminder(arguments: Mapping[str, Any]) -> RequestedReminder:
+    """Return the arguments, an empty one as None. Raise InvalidInput for one of another type."""
+
+    def read(name: str) -> str | None:
+        value = arguments.get(name)
+        if value is not None and not isinstance(value, str):
+            raise InvalidInput(f"`{name}` must be a text.")
+        return (value or "").strip() or None
+
+    text = read("text")
+    if text is None:
+        raise InvalidInput("`text` is empty: say what to be reminded of.")
+    return RequestedReminder(
+        text=text, at=read("at"), rrule=read("rrule"), zone=read("zone"), personal=arguments.get("personal") is True
+    )
