@@ -55,7 +55,7 @@ async def looked_up(world: World, model: ScriptedModel, group: str, *calls: Uses
 async def test_the_tools_are_offered_in_groups_and_their_use_does_not_show(world: World, model: ScriptedModel) -> None:
     group, _ = await challenge(world)
     [told] = await looked_up(world, model, group, uses("get_conversation_history", "Let me look that up.", limit=2))
-    assert set(model.calls[0].tools) == CHAT_TOOL_NAMES
+    assert set(model.calls[0].tools) == {*CHAT_TOOL_NAMES, "set_reminder"}
     assert "With your tools you can look up more of this chat" in model.calls[0].system
     lines = re.findall(r"^\[(\w+), [^\]]+, #\d+(?:, [^\]]+)?\] (.+)$", told, re.MULTILINE)
     assert lines == [("Ben", "Any thoughts?"), ("Cara", "The thai restaurant on 10th Ave?")]

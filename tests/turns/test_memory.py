@@ -124,7 +124,7 @@ async def test_a_model_with_tools_decides_what_is_remembered(
     [question, _] = await world.history(here)
     assert (memory["content"], memory["key"], memory["origin"]) == ("The user lives in Lisbon.", "home", "agent")
     assert (memory["conversation_id"], memory["message_id"]) == (here, question["id"])
-    assert [call.tools for call in model.calls] == [["upsert_memory", "follow_up"]] * 2
+    assert [call.tools for call in model.calls] == [["upsert_memory", "follow_up", "set_reminder"]] * 2
     assert model.calls[1].window[-1] == ("tool", "Saved.")
 
 

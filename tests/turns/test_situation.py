@@ -140,7 +140,8 @@ async def test_a_prompt_says_what_the_agent_can_do_here(world: World) -> None:
     assert "remember lasting facts" in system(world)
     assert "write first about what was left open" in system(world)
     assert "notes" not in system(world)
-    assert "can't set reminders" in system(world)
+    assert "can't set reminders" not in system(world)
+    assert "The server sets reminders that name a clear time" in system(world)
     assert "never promise it" in system(world)
     muted = await world.conversation()
     assert (await world.http.put(f"/api/threads/{muted}/mute", json={"seconds": 60})).status_code == 200
@@ -186,7 +187,7 @@ async def test_a_group_is_told_times_in_its_owners_zone(world: World) -> None:
     head = f"[Ben, {asked:%a} {asked.day} {asked:%b %Y %H:%M} Asia/Kathmandu]"
     task = "Ben asks for your view on the talk above. Give Ben your view on it, in a few sentences."
     assert call == f"{head} @bot what do you think?\n\n({task})"
-    assert "can't set reminders" in system(world)
+    assert "The server sets reminders" in system(world)
     assert "remember lasting facts" not in system(world)
     assert "write first" not in system(world)
 
@@ -225,8 +226,8 @@ async def test_the_time_and_abilities_in_a_prompt_are_short(world: World) -> Non
     await world.http.post("/api/notes", json={"id": "refunds", "text": REFUNDS})
     await world.says(await world.conversation(), "hello", author=ANN)
     added = system(world).removeprefix(COMPANION.persona) + newest(world).removesuffix("hello")
-    assert estimate_tokens(added) <= 125
-    assert len(added) <= 560
+    assert estimate_tokens(added) <= 150
+    assert len(added) <= 670
 
 
 @every_case(

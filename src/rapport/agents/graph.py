@@ -129,7 +129,15 @@ class LangGraphAgent:
         elif (reply := state.get("reply")) is None:
             return None
         self.health.record_success()
-        return Answer(reply, state.get("saved") or (), state.get("follow_up"), self.name, context.undecided)
+        return Answer(
+            reply,
+            state.get("saved") or (),
+            state.get("follow_up"),
+            self.name,
+            context.undecided,
+            state.get("reminders") or (),
+            state.get("refusals") or (),
+        )
 
     async def _invoke(self, config: RunnableConfig, context: RunContext, keep: Keep, *, fresh: bool) -> TurnState:
         """Run the graph from its beginning, or from the last checkpoint of a run that keeps its steps."""
@@ -220,8 +228,9 @@ class LangGraphAgent:
         context = runtime.context
         if not await context.begin(state):
             return Command(goto=END)
-        prompt = context.prompt
+        prompt, requests = context.prompt, context.requests
         assert prompt is not None
+        requests.unread_refusals = []  # the model reads them now
         done = list(state.get("rounds") or ())
         system, messages = prompt.system, prompt.messages
         if done:  # the prompt stays as it was when the calls were made
@@ -235,9 +244,10 @@ class LangGraphAgent:
                 log.warning("agent.prompt_shortened", reason=str(failure))
                 messages = messages[len(messages) // 2 :]
                 reply = await self._ask(_join(system, messages, prompt.note, done), context, done)
-        update = TurnState(system=system, messages=messages, saved=context.requests.saved)
+        update = TurnState(system=system, messages=messages, saved=requests.saved, reminders=requests.reminders)
         if not has_calls(reply):
-            update["reply"], update["follow_up"] = context.rounds.join_rounds(reply), context.requests.follow_up
+            update["reply"], update["follow_up"] = context.rounds.join_rounds(reply), requests.follow_up
+            update["refusals"] = requests.unread_refusals
             return Command(update=update, goto=END)
         update["rounds"] = [*done, reply]
         return Command(update=update, goto="tools")
@@ -287,6 +297,7 @@ class LangGraphAgent:
         context.allow_for_tools(clock.time() - began)
         requests = context.requests
         update = TurnState(rounds=[*done, *results], saved=requests.saved, follow_up=requests.follow_up)
+        update["reminders"], update["refusals"] = requests.reminders, requests.unread_refusals
         if is_answered(reply, context.tools.names_with_results):
             update["reply"] = context.rounds.join_rounds(reply)
             return Command(update=update, goto=END)

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from rapport.agents.call_usage import OnCall, ignore_call
 from rapport.agents.model_client import OnToken
 from rapport.agents.rounds import Rounds
-from rapport.agents.tools.recorded import PlannedFollowUp, Requests, SavedFact
+from rapport.agents.tools.recorded import PlannedFollowUp, RequestedReminder, Requests, SavedFact
 from rapport.agents.tools.toolbox import OutsideCall, Toolbox
 from rapport.domain.server_note import NO_NOTE, ServerNote
 
@@ -88,6 +88,9 @@ class TurnState(TypedDict, total=False):
     reply: AIMessage
     saved: list[SavedFact]
     follow_up: PlannedFollowUp | None
+    reminders: list[RequestedReminder]
+    refusals: list[str]
+    """Why reminders were not set, if the model has not read it."""
 
 
 @dataclass(slots=True)
@@ -119,6 +122,7 @@ class RunContext:
                 self.rounds.end_round(str(message.text))
         self.requests.saved = list(state.get("saved") or ())
         self.requests.follow_up = state.get("follow_up")
+        self.requests.reminders = list(state.get("reminders") or ())
         return True
 
     def allow_for_tools(self, seconds: float) -> None:
@@ -128,7 +132,7 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The model's text, the facts it asked to remember, and the follow-up it asked for."""
+    """The model's text, the facts it asked to remember, and the follow-up and the reminders it asked for."""
 
     message: AIMessage
     saved: Sequence[SavedFact] = ()
@@ -137,6 +141,9 @@ class Answer:
     """The name of the model that answered."""
     undecided: Sequence[OutsideCall] = ()
     """The calls that wait for a person's decision: the run has stopped there."""
+    reminders: Sequence[RequestedReminder] = ()
+    refusals: Sequence[str] = ()
+    """Why reminders were not set, if the model has not read it."""
 
     @property
     def text(self) -> str:

@@ -207,9 +207,10 @@ def quiet(
     zone: Annotated[str | None, typer.Option(help="The time zone: Europe/Berlin. UTC until one is set.")] = None,
     user: User = LOCAL_USER,
 ) -> None:
-    """Set the hours without follow-ups; without arguments, show them."""
+    """Set the time zone and the hours without follow-ups; without arguments, show them. Reminders move with them."""
     from dataclasses import replace
 
+    from rapport.core.reminders import reschedule
     from rapport.followups.gates import check_time_zone
     from rapport.storage.followups.preferences import Preferences
 
@@ -226,6 +227,7 @@ def quiet(
             new_preference = replace(new_preference, time_zone=check_time_zone(zone))
         if new_preference != before:
             await preferences.put(user, check_preference(new_preference))
+            await reschedule(connection, user, new_preference)
         return new_preference
 
     stored = _in_database(job)

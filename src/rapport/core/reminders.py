@@ -11,26 +11,16 @@ from zoneinfo import ZoneInfo
 
 from rapport.domain.conversation import Conversation
 from rapport.domain.errors import Conflict, InvalidInput, NotFound
-from rapport.domain.follow_up import QuietHours
 from rapport.domain.follow_up_requests import Preference
 from rapport.domain.ids import new_id
-from rapport.domain.reminder import MAX_TEXT_CHARACTERS, Reminder, Schedule
-from rapport.domain.text_checks import check_text, has_visible_text
+from rapport.domain.reminder import NewReminder, Reminder, Schedule
 from rapport.followups.gates import check_time_zone
-from rapport.reminders.recurrence import find_begin, find_next, get_due, make_schedule, to_local, to_moment
+from rapport.reminders.new_reminder import OWNER, Asker, check_reminder_text, get_quiet_hours, make_reminder
+from rapport.reminders.recurrence import find_next, get_due, make_schedule, to_local, to_moment
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Connection, Database
 from rapport.storage.followups.preferences import Preferences
-from rapport.storage.reminders.reminders import NewReminder, Reminders
-
-
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """The person of a group who asks, and whether the reminder is for them alone."""
-
-    id: str | None = None
-    name: str | None = None
-    is_personal: bool = False
+from rapport.storage.reminders.reminders import Reminders
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +34,6 @@ class Change:
     zone: str | None = None
 
 
-OWNER = Asker()
 _MAX_SNOOZE = timedelta(days=366)
 
 
@@ -100,7 +89,7 @@ class ReminderBook:
             preference = await Preferences(connection).get(owner_id, lock=True)
             reminder = await _get_open(connection, owner_id, reminder_id, by)
             if change.text is not None:
-                reminder = replace(reminder, text=_check_text(change.text))
+                reminder = replace(reminder, text=check_reminder_text(change.text))
             if change.at is not None or change.rule is not None or change.zone is not None:
                 reminder = await asyncio.to_thread(_reschedule_by, change, reminder, preference, self.now())
             reminder = await Reminders(connection).change(reminder)
@@ -165,31 +154,6 @@ class ReminderBook:
         return reminder, preference
 
 
-def make_reminder(
-    text: str,
-    *,
-    at: datetime | None,
-    rule: str | None,
-    zone: str | None,
-    preference: Preference,
-    now: datetime,
-    asker: Asker = OWNER,
-) -> NewReminder:
-    """Return a reminder to be stored; without `at` its rule begins now. Raise InvalidInput for a text, time or rule that can't be."""
-    checked = _check_text(text)
-    zone = None if zone is None else check_time_zone(zone)
-    begin = at or find_begin(rule or "", to_local(now, ZoneInfo(zone or preference.time_zone)))
-    schedule = make_schedule(begin, rule=rule, zone=zone, own_zone=preference.time_zone, now=now)
-    due_at = get_due(schedule, own_zone=preference.time_zone, quiet=get_quiet_hours(preference))
-    return NewReminder(new_id(), checked, schedule, due_at, asker.id, asker.name, asker.is_personal)
-
-
-def get_quiet_hours(preference: Preference) -> QuietHours | None:
-    if preference.quiet_from is None or preference.quiet_to is None:
-        return None
-    return QuietHours(preference.time_zone, preference.quiet_from, preference.quiet_to)
-
-
 async def reschedule(connection: Connection, owner_id: str, preference: Preference) -> bool:
     """Move the owner's reminders to the preference's zone and quiet hours; return whether one has moved.
 
@@ -252,10 +216,3 @@ def _find_moment(until: datetime | timedelta, preference: Preference, now: datet
     if not now < moment <= now + _MAX_SNOOZE:
         raise InvalidInput("`until` must be in the future, within a year.")
     return moment
-
-
-def _check_text(text: str) -> str:
-    checked = check_text(text, what="text", limit=MAX_TEXT_CHARACTERS).strip()
-    if not has_visible_text(checked):
-        raise InvalidInput("`text` is empty: say what to be reminded of.")
-    return checked

@@ -11,6 +11,7 @@ from rapport.domain.conversation import Content, Message
 from rapport.domain.conversation_kind import TRAITS, ConversationKind, ConversationTraits
 from rapport.domain.follow_up import TriggerType
 from rapport.domain.memory import MemoryCandidate
+from rapport.domain.reminder import NewReminder
 from rapport.domain.tool_call import ToolCall
 from rapport.domain.usage import Usage
 
@@ -92,6 +93,8 @@ class Reply:
     """The memories that the model wants to store."""
     follow_up: Mapping[str, Any] | None = None
     """The follow-up that the model asked for."""
+    reminders: Sequence[NewReminder] = ()
+    """The reminders that the reply says are set."""
     usage: Sequence[Usage] = ()
     """The model calls of the turn, to store with the reply."""
     questions: Sequence[ToolCall] = ()

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from ulid import ULID
 
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_TIME_CHARACTERS = 10
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
 def new_id() -> str:
     """Return a new ULID."""
     return str(ULID())
+
+
+def derive_id(base: str, name: str) -> str:
+    """Return an id that is always the same for an id and a name, and sorts beside the id."""
+    digest = int.from_bytes(hashlib.sha256(f"{base} {name}".encode()).digest(), "big")
+    return base[:_TIME_CHARACTERS] + "".join(_ALPHABET[digest >> 5 * place & 31] for place in range(16))
 
 
 EPHEMERAL_PREFIX = "7"

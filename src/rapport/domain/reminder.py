@@ -32,6 +32,19 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
+class NewReminder:
+    """A reminder to be stored."""
+
+    id: str
+    text: str
+    schedule: Schedule
+    due_at: datetime
+    author_id: str | None = None
+    author_name: str | None = None
+    is_personal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Reminder:
     """A stored reminder."""
 

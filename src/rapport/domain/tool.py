@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-ToolScope: TypeAlias = Literal["memory", "follow_ups", "chat", "notes", "clock", "outside"]
+ToolScope: TypeAlias = Literal["memory", "follow_ups", "reminders", "chat", "notes", "clock", "outside"]
 """The data that a tool may touch. `memory` and `follow_ups` belong to one person; `outside` is another program."""
 
 SERVER_SEPARATOR: Final = "__"

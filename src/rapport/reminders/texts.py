@@ -6,9 +6,15 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from rapport.domain.follow_up_requests import FOREVER, Permission
-from rapport.domain.reminder import Reminder, Schedule
+from rapport.domain.reminder import NewReminder, Reminder, Schedule
+from rapport.reminders.recurrence import to_local, to_moment
 
 LATE_AFTER = timedelta(minutes=2)
+MAX_SHOWN_TEXT_CHARACTERS = 300
+_ZONE_UNKNOWN = (
+    "Your time zone is not known, so this is UTC: set it on the page under “Next”, or with `rapport timers quiet"
+    " --zone`."
+)
 
 _DAYS = {
     "MO": "Monday",
@@ -64,6 +70,33 @@ def describe_held(permission: Permission) -> str:
     until = "the mute is ended" if permission.muted_until >= FOREVER else "then"
     number = permission.held_reminders
     return f"1 reminder waits until {until}." if number == 1 else f"{number:,} reminders wait until {until}."
+
+
+def write_confirmation(new: NewReminder, *, own_zone: str, is_zone_known: bool, is_muted: bool) -> str:
+    """Return the line below a reply that says which reminder it has set, and when it is due."""
+    schedule, clock = new.schedule, ZoneInfo(new.schedule.zone or own_zone)
+    whom = f" for {new.author_name}" if new.is_personal and new.author_name else ""
+    notes: list[str] = []
+    if schedule.rule is not None and new.due_at != to_moment(schedule.local, clock):
+        notes.append(f" It waits for the end of your quiet hours: {describe_time(to_local(new.due_at, clock))}.")
+    if is_muted:
+        notes.append(" This conversation is muted: it is held back as long.")
+    if schedule.zone is None and not is_zone_known:
+        notes.append(f" {_ZONE_UNKNOWN}")
+    when = describe_schedule(schedule, own_zone=own_zone)
+    return f"(Reminder set{whom}: {when} — “{_shorten(new.text)}”.{''.join(notes)})"
+
+
+def write_refusal(reason: str) -> str:
+    """Return the line below a reply that says why a reminder was not set."""
+    for name, words in (("`at`", "the time"), ("`rrule`", "the recurrence"), ("`text`", "the text")):
+        reason = reason.replace(name, words)
+    return f"(No reminder was set: {reason.rstrip('.')}.)"
+
+
+def _shorten(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= MAX_SHOWN_TEXT_CHARACTERS else f"{flat[:MAX_SHOWN_TEXT_CHARACTERS]}…"
 
 
 def write_message(reminder: Reminder, *, occurrence: datetime, now: datetime, zone: ZoneInfo, is_group: bool) -> str:

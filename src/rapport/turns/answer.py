@@ -19,6 +19,7 @@ from rapport.domain.agent_profile import AgentProfile
 from rapport.domain.draft import Draft
 from rapport.domain.event import ClaimedEvent, Finished, Reply
 from rapport.domain.follow_up import Plan
+from rapport.domain.follow_up_requests import Preference
 from rapport.domain.model_problems import ModelSetup
 from rapport.domain.note import Passage
 from rapport.domain.usage import Purpose
@@ -41,6 +42,7 @@ from rapport.turns.outside_calls import TurnCalls, describe_open_questions
 from rapport.turns.plan import plan_follow_up
 from rapport.turns.prompt_input import PROMPT_BUILDERS, PromptInput
 from rapport.turns.remember import prepare_memories, store_memories
+from rapport.turns.set_reminders import add_reminders, lock_preference, store_reminders
 from rapport.turns.turn import MAX_ATTEMPTS, PhaseTimer, Turn
 from rapport.turns.turn_tools import wait_for_tools
 from rapport.turns.usage import attach_usage, find_spent_budget, settle_usage, store_usage
@@ -146,6 +148,8 @@ async def _ask_and_check(prompt: TurnPrompt, draft: Draft, calls: TurnCalls | No
             raise ModelFailed("empty", "nothing is left of the model's answer")
         if notice:
             reply = replace(reply, content=f"{notice}{reply.content}")
+        if not answer.undecided:
+            reply = await add_reminders(turn, reply, answer)
     except ModelFailed as failure:
         setup = turn.describe_model(failure)
         reply = _fall_back(turn, search.findings.passages, failure.kind, str(failure), failure.problem, setup)
@@ -254,17 +258,19 @@ def _stream_to(turn: Turn, draft: Draft, search: Search) -> OnToken:
 async def _commit(
     turn: Turn, reply: Reply, plan: Plan | None, memories: Sequence[PreparedMemory], *, push: bool
 ) -> Finished:
-    """Store reply, event, follow-up and outbox row, all or nothing. The memories are stored with them, or left out."""
+    """Store reply, event, follow-up, reminders and outbox row, all or nothing. The memories are stored with them, or left out."""
     event, name = turn.event, turn.profile.name
     replaced = turn.profile.replaces is not None and reply.model_failed is False
-    if not memories and not replaced and not reply.questions:
+    if not memories and not replaced and not reply.questions and not reply.reminders:
         async with turn.deps.database.statement() as connection:
             return await Events(connection).finish(event, reply, agent_name=name, push=push, plan=plan)
     async with turn.deps.database.transaction() as connection:
+        preference = await lock_preference(connection, event) if reply.reminders else Preference()
         finished = await Events(connection).finish(event, reply, agent_name=name, push=push, plan=plan)
         if replaced:  # from now on it belongs to the agent that has answered, and that was said
             await Conversations(connection).set_agent(event.owner_id, event.conversation_id, turn.profile.id)
         await ToolCalls(connection).ask(event, reply.questions, minutes=turn.deps.approval_minutes)
+        await store_reminders(connection, event, reply.reminders, preference)
         applied = await store_memories(connection, turn, memories)
     turn.deps.memory_store.announce(event.owner_id, applied.changes)
     return finished

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import structlog
 
@@ -25,8 +26,9 @@ from rapport.replies.quoting import quote_history, quote_prompt
 from rapport.turns.deps import Agent, OnToken
 from rapport.turns.findings import Findings, Search
 from rapport.turns.prompt_input import PromptInput
+from rapport.turns.set_reminders import finds_reminders_by_rules
 from rapport.turns.turn import Turn
-from rapport.turns.turn_tools import bind_tools, is_away, list_outside_tools
+from rapport.turns.turn_tools import bind_tools, is_away, list_outside_tools, offers_reminders
 
 log = structlog.get_logger()
 
@@ -203,8 +205,15 @@ def _describe_situation(turn: Turn) -> Situation:
         has_notes=bool(turn.input.note_counts.chunks),
         remembers=turn.may_use_memory,
         follows_up=turn.autonomy is not None and not turn.input.is_muted,
+        reminders=_find_who_sets_reminders(turn),
         uses_outside_tools=turn.event.trigger_type is None and bool(list_outside_tools(turn)),
     )
+
+
+def _find_who_sets_reminders(turn: Turn) -> Literal["none", "tool", "rules"]:
+    if offers_reminders(turn):
+        return "tool"
+    return "rules" if finds_reminders_by_rules(turn) else "none"
 
 
 def _write_note(

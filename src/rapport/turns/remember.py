@@ -16,7 +16,7 @@ from rapport.followups.own_words import find_own_messages, is_founded, keep_own_
 from rapport.memory.extraction import extract_facts
 from rapport.memory.memory_store import ApplyResult, PreparedMemory
 from rapport.storage.database import Connection, run_savepoint
-from rapport.turns.turn import Turn
+from rapport.turns.turn import Turn, get_sole_speaker
 
 log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ def make_save_check(turn: Turn) -> MaySave | None:
     """Return a function that accepts facts in the person's own words; None if nothing may be saved."""
     if not turn.may_use_memory:
         return None
-    texts = _list_own_texts(turn)
+    texts = list_own_texts(turn)
     return lambda content: is_founded(content, texts)
 
 
@@ -68,14 +68,14 @@ async def store_memories(connection: Connection, turn: Turn, memories: Sequence[
 
 def _extract_by_rules(turn: Turn) -> list[MemoryCandidate]:
     """Return the facts that rules find in the message, if its author is the owner."""
-    if not _list_own_texts(turn):
+    if not list_own_texts(turn):
         return []
     message = turn.input.message
     return extract_facts(replace(message, content=keep_own_text(message.text)))
 
 
-def _list_own_texts(turn: Turn) -> list[str]:
-    """Return the texts that the author of the message wrote; an empty list if the author is not the owner."""
+def list_own_texts(turn: Turn) -> list[str]:
+    """Return the texts that the author of the message wrote; in a direct chat an empty list if the author is not the owner."""
     messages = [*turn.input.earlier, turn.input.message]
-    own_messages = find_own_messages(messages, of=turn.input.message, owner_id=turn.event.owner_id)
+    own_messages = find_own_messages(messages, of=turn.input.message, owner_id=get_sole_speaker(turn.event))
     return [message.text for message in own_messages]

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from rapport.agents.tools.recorded import Requests, bind_follow_up, bind_upsert_memory
+from rapport.agents.tools.recorded import Requests, bind_follow_up, bind_set_reminder, bind_upsert_memory
 from rapport.agents.tools.registry import (
     CHAT_TOOLS,
     CURRENT_TIME,
@@ -35,6 +35,7 @@ from rapport.turns.outside_tools import run_outside_tool
 from rapport.turns.plan import make_plan_check
 from rapport.turns.prompt_input import PromptInput
 from rapport.turns.remember import make_save_check
+from rapport.turns.set_reminders import make_reminder_check, may_set_reminders
 from rapport.turns.turn import Turn
 
 log = structlog.get_logger()
@@ -48,7 +49,7 @@ _NOT_NOW = "That can't be looked up right now. Answer with what there is."
 
 
 def bind_tools(turn: Turn, prompt_input: PromptInput, search: Search, requests: Requests) -> list[BoundTool]:
-    """Return the tools that the model may use in this turn; facts and plan that it asks for are added to `requests`."""
+    """Return the tools that the model may use in this turn; facts, plan and reminders that it asks for are added to `requests`."""
     if not turn.calls_tools:
         return []
     chosen = turn.profile.tools
@@ -95,12 +96,20 @@ def is_away(turn: Turn, name: str) -> bool:
     return all(spec.server != server for spec in turn.deps.tool_source.list_tools())
 
 
+def offers_reminders(turn: Turn) -> bool:
+    """Return True if the model is offered the tool that sets reminders."""
+    return turn.calls_tools and may_set_reminders(turn)
+
+
 def _bind_available(turn: Turn, prompt_input: PromptInput, search: Search, requests: Requests) -> Iterator[BoundTool]:
     """Yield the built-in tools that this conversation allows, the default ones first. Nothing personal in a group."""
     if (may_save := make_save_check(turn)) is not None:
         yield bind_upsert_memory(may_save, requests)
     if turn.types_to_plan:
         yield bind_follow_up(turn.types_to_plan, make_plan_check(turn), requests)
+    if offers_reminders(turn):
+        is_group = turn.event.traits.has_many_speakers
+        yield bind_set_reminder(make_reminder_check(turn), requests, is_group=is_group)
     if (lookups := prompt_input.lookups) is not None:
         for spec in CHAT_TOOLS:
             yield BoundTool(spec, partial(lookups.use, spec.name))

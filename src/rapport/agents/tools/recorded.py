@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypedDict
 
-from rapport.agents.tools.registry import UPSERT_MEMORY, make_follow_up_tool
+from rapport.agents.tools.registry import UPSERT_MEMORY, make_follow_up_tool, make_reminder_tool
 from rapport.agents.tools.toolbox import BoundTool
+from rapport.domain.errors import InvalidInput
 from rapport.domain.follow_up import TRIGGER_TYPES, TriggerType
 
 PLANNED = "Noted. It is planned with your answer, unless the answer leaves no room for it."
@@ -17,6 +18,7 @@ NOT_PLANNED = (
     "Not planned: `matter` must be in the user's own words and open, they must not have said goodbye, and follow-ups must not be"
     " too many. Promise none."
 )
+MAX_REMINDERS_PER_TURN = 5
 
 
 class MaySave(Protocol):
@@ -46,12 +48,33 @@ class MayPlan(Protocol):
     def __call__(self, request: PlannedFollowUp, /) -> bool: ...
 
 
+class RequestedReminder(TypedDict):
+    """A reminder that the model asked for, in the person's own words."""
+
+    text: str
+    at: str | None
+    rrule: str | None
+    zone: str | None
+    personal: bool
+
+
+class CheckReminder(Protocol):
+    """Checks a reminder that the model asks for."""
+
+    async def __call__(self, requested: RequestedReminder, /) -> tuple[RequestedReminder, str]:
+        """Return the reminder in the person's own words, and when it is due in words. Raise InvalidInput if it can't be."""
+        ...
+
+
 @dataclass(slots=True)
 class Requests:
-    """The facts to save and the follow-up to plan that a model has asked for in one turn."""
+    """The facts to save, the follow-up to plan and the reminders to set that a model has asked for in one turn."""
 
     saved: list[SavedFact] = field(default_factory=list[SavedFact])
     follow_up: PlannedFollowUp | None = None
+    reminders: list[RequestedReminder] = field(default_factory=list[RequestedReminder])
+    unread_refusals: list[str] = field(default_factory=list[str])
+    """Why reminders were not set, as far as the model has not read it yet: then the person must."""
 
 
 def bind_upsert_memory(may_save: MaySave, requests: Requests) -> BoundTool:
@@ -63,6 +86,11 @@ def bind_follow_up(trigger_types: Sequence[TriggerType], may_plan: MayPlan, requ
     """Return the tool that plans a follow-up of one of these types which `may_plan` accepts."""
     types = tuple(trigger_types)
     return BoundTool(make_follow_up_tool(types), partial(_plan_follow_up, types, may_plan, requests))
+
+
+def bind_set_reminder(check: CheckReminder, requests: Requests, *, is_group: bool) -> BoundTool:
+    """Return the tool that sets reminders which `check` accepts."""
+    return BoundTool(make_reminder_tool(is_group=is_group), partial(_set_reminder, check, requests))
 
 
 async def _upsert_memory(may_save: MaySave, requests: Requests, arguments: Mapping[str, Any]) -> str:
@@ -92,3 +120,34 @@ async def _plan_follow_up(
         return NOT_PLANNED
     requests.follow_up = request
     return PLANNED
+
+
+async def _set_reminder(check: CheckReminder, requests: Requests, arguments: Mapping[str, Any]) -> str:
+    try:
+        requested, when = await check(_read_reminder(arguments))
+        if requested in requests.reminders:
+            return f"Set already: {when}."
+        if len(requests.reminders) >= MAX_REMINDERS_PER_TURN:
+            raise InvalidInput(f"One message may set at most {MAX_REMINDERS_PER_TURN} reminders.")
+    except InvalidInput as error:
+        requests.unread_refusals.append(str(error))
+        return f"Not set: {error}"
+    requests.reminders.append(requested)
+    return f"Set for {when}. The user reads that below your answer."
+
+
+def _read_reminder(arguments: Mapping[str, Any]) -> RequestedReminder:
+    """Return the arguments, an empty one as None. Raise InvalidInput for one of another type."""
+
+    def read(name: str) -> str | None:
+        value = arguments.get(name)
+        if value is not None and not isinstance(value, str):
+            raise InvalidInput(f"`{name}` must be a text.")
+        return (value or "").strip() or None
+
+    text = read("text")
+    if text is None:
+        raise InvalidInput("`text` is empty: say what to be reminded of.")
+    return RequestedReminder(
+        text=text, at=read("at"), rrule=read("rrule"), zone=read("zone"), personal=arguments.get("personal") is True
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from rapport.domain.follow_up import TRIGGER_TYPES, TriggerType, describe_types
@@ -57,6 +57,26 @@ FOLLOW_UP: Final = _tool(
     trigger_type={"type": "string", "enum": [*TRIGGER_TYPES], "description": describe_types(TRIGGER_TYPES)},
     delay_seconds={"type": "number", "description": "How many seconds of silence to wait: usually 120 to 3600."},
     matter={"type": "string", "description": "The matter, in two to six of the user's own words: call the landlord."},
+)
+
+SET_REMINDER: Final = _tool(
+    "set_reminder",
+    "Set a reminder that the user asks for in their newest message, at a time that they name. Ask them if the time is vague"
+    " (later, next week). The server tells them the time below your answer: answer in a few words, without it.",
+    "reminders",
+    ["text"],
+    only_reads=False,
+    text={"type": "string", "description": "What to be reminded of, in the user's own words and language: call mum."},
+    at={
+        "type": "string",
+        "description": "ISO 8601 on the user's own clock: 2026-11-20T09:00. With an offset only for a span such as: in two"
+        " hours. With `rrule` the first time.",
+    },
+    rrule={
+        "type": "string",
+        "description": "Only if it recurs: a rule of RFC 5545, such as FREQ=WEEKLY;BYDAY=MO. At most once an hour.",
+    },
+    zone={"type": "string", "description": "Only if they name another place: its IANA time zone, such as Asia/Tokyo."},
 )
 
 CHAT_TOOLS: Final = (
@@ -109,7 +129,7 @@ SEARCH_MEMORIES: Final = _tool(
 )
 CURRENT_TIME: Final = _tool("current_time", "The date and time now, in the user's time zone.", "clock")
 
-DEFAULT_TOOLS: Final = (UPSERT_MEMORY, FOLLOW_UP, *CHAT_TOOLS)
+DEFAULT_TOOLS: Final = (UPSERT_MEMORY, FOLLOW_UP, SET_REMINDER, *CHAT_TOOLS)
 """The tools of an agent that names none. Each tool that is offered makes every prompt longer, and what the others find
 is in the prompt already."""
 BUILT_IN: Final[Mapping[str, ToolSpec]] = {
@@ -129,6 +149,18 @@ def make_follow_up_tool(trigger_types: tuple[TriggerType, ...] = TRIGGER_TYPES) 
     properties = dict(FOLLOW_UP.parameters["properties"])
     kind = {"type": "string", "enum": [*trigger_types], "description": describe_types(trigger_types)}
     return replace(FOLLOW_UP, parameters={**FOLLOW_UP.parameters, "properties": {**properties, "trigger_type": kind}})
+
+
+_PERSONAL: Final = {"type": "boolean", "description": "True if it is for who asks alone, not for the whole group."}
+
+
+@cache
+def make_reminder_tool(*, is_group: bool) -> ToolSpec:
+    """Return the tool that sets a reminder; in a group it may be for the group or for its asker."""
+    if not is_group:
+        return SET_REMINDER
+    properties = {**SET_REMINDER.parameters["properties"], "personal": _PERSONAL}
+    return replace(SET_REMINDER, parameters={**SET_REMINDER.parameters, "properties": properties})
 
 
 def is_chosen(name: str, chosen: Collection[str] | None) -> bool:

@@ -6,6 +6,7 @@ import { count } from "../times.js";
 const OWN = {
 	upsert_memory: "Save a memory",
 	follow_up: "Plan a follow-up",
+	set_reminder: "Set a reminder",
 	get_smart_context: "In a group: load the discussion around a message",
 	get_conversation_history: "In a group: load older messages",
 	get_message: "In a group: look up a message",

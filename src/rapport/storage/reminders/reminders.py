@@ -11,7 +11,7 @@ from psycopg import errors
 
 from rapport.domain.errors import InvalidInput, NotFound
 from rapport.domain.ids import is_id
-from rapport.domain.reminder import MAX_REMINDERS, Reminder, Schedule
+from rapport.domain.reminder import MAX_REMINDERS, NewReminder, Reminder, Schedule
 from rapport.storage.conversations.conversations import Conversations, no_such_conversation
 from rapport.storage.database import Connection
 
@@ -35,26 +35,18 @@ RETURNING {COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
-class NewReminder:
-    """A reminder to be stored."""
-
-    id: str
-    text: str
-    schedule: Schedule
-    due_at: datetime
-    author_id: str | None = None
-    author_name: str | None = None
-    is_personal: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Reminders:
     """Every method names the owner: nobody reaches the reminders of another."""
 
     connection: Connection
 
-    async def add(self, owner_id: str, conversation_id: str, new: NewReminder) -> Reminder:
-        """Store a reminder. Raise NotFound without such a conversation, InvalidInput if too many wait."""
+    async def add(
+        self, owner_id: str, conversation_id: str, new: NewReminder, *, limit: int = MAX_REMINDERS
+    ) -> Reminder:
+        """Store a reminder; the same id again stores nothing new.
+
+        Raise NotFound without such a conversation, InvalidInput if `limit` wait.
+        """
         if not is_id(conversation_id):
             raise no_such_conversation(conversation_id)
         parameters = {
@@ -66,7 +58,7 @@ class Reminders:
             "author_id": new.author_id,
             "author_name": new.author_name,
             "is_personal": new.is_personal,
-            "most": MAX_REMINDERS,
+            "most": limit,
         }
         try:
             cursor = await self.connection.execute(_INSERT, parameters)
@@ -74,22 +66,37 @@ class Reminders:
             raise no_such_conversation(conversation_id) from error
         row = await cursor.fetchone()
         if row is None:
+            if (stored := await self.find(owner_id, new.id)) is not None:
+                return stored
             await Conversations(self.connection).get(owner_id, conversation_id)  # raises NotFound if it is missing
             raise InvalidInput(f"{MAX_REMINDERS:,} reminders wait already: cancel some first.")
         return to_reminder(row)
 
     async def get(self, owner_id: str, reminder_id: str, *, lock: bool = False) -> Reminder:
         """Return the owner's reminder; raise NotFound. With `lock` nobody changes it until the transaction ends."""
-        found = None
-        if is_id(reminder_id):
-            cursor = await self.connection.execute(
-                f"SELECT {COLUMNS} FROM reminders WHERE owner_id = %s AND id = %s{' FOR UPDATE' if lock else ''}".encode(),
-                (owner_id, reminder_id),
-            )
-            found = await cursor.fetchone()
-        if found is None:
+        if (found := await self.find(owner_id, reminder_id, lock=lock)) is None:
             raise NotFound("There is no such reminder.")
-        return to_reminder(found)
+        return found
+
+    async def find(self, owner_id: str, reminder_id: str, *, lock: bool = False) -> Reminder | None:
+        """Return the owner's reminder, or None."""
+        if not is_id(reminder_id):
+            return None
+        cursor = await self.connection.execute(
+            f"SELECT {COLUMNS} FROM reminders WHERE owner_id = %s AND id = %s{' FOR UPDATE' if lock else ''}".encode(),
+            (owner_id, reminder_id),
+        )
+        row = await cursor.fetchone()
+        return None if row is None else to_reminder(row)
+
+    async def count_waiting(self, owner_id: str) -> int:
+        """Return how many of the owner's reminders wait, counted up to the limit."""
+        cursor = await self.connection.execute(
+            "SELECT count(*) AS number FROM (SELECT FROM reminders WHERE owner_id = %s AND state IN ('waiting', 'held') LIMIT %s) AS r",
+            (owner_id, MAX_REMINDERS),
+        )
+        row = await cursor.fetchone()
+        return row.number if row else 0
 
     async def list(
         self, owner_id: str, *, conversation_id: str | None = None, past: bool = False, limit: int = 1_000
