@@ -268,6 +268,18 @@ async def test_a_request_that_is_not_stored_has_no_tool_that_would_ask(
     assert files.written == []
 
 
+async def test_a_try_of_an_agent_has_no_tool_that_changes_something(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    await begin(world, free=True)
+    model.answers += [calls("a.txt"), "Done."]
+    tried = await world.http.post("/api/agents/clerk/try", json={"content": "Write a.txt"})
+    assert tried.json()["content"] == "Done."
+    assert "files__read" in model.calls[0].tools
+    assert "files__write" not in model.calls[0].tools
+    assert files.written == []
+
+
 async def test_an_allowed_call_whose_server_is_away_is_told_and_not_made(
     world: World, model: ScriptedModel, files: FileTools
 ) -> None:

@@ -15,7 +15,7 @@ import structlog
 
 from rapport.agents.mcp.config import McpServer
 from rapport.agents.mcp.texts import clean_text, read_result
-from rapport.agents.mcp.tool_specs import MAX_TOOLS, find_unknown_names, make_specs
+from rapport.agents.mcp.tool_specs import MAX_TOOLS, ToolEffects, find_unknown_names, make_specs
 from rapport.agents.mcp.wire.limits import NO_ANSWER_CODE, NOT_SENT_CODE, TOO_LARGE_CODE, Throttle
 from rapport.domain.errors import Transient
 from rapport.domain.tool import ToolOutcomeUnknown, ToolResult, ToolSpec
@@ -57,6 +57,7 @@ class Connection:
         self.tried = asyncio.Event()
         """Set after the first attempt to connect."""
         self._chance = chance
+        self._effects = ToolEffects(server)
         self._peer: Peer | None = None
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
         self._running_calls = 0
@@ -171,7 +172,7 @@ class Connection:
             if not isinstance(following, str) or not following or following == cursor or len(listed) > 10 * MAX_TOOLS:
                 break
             cursor = following
-        self.tools = await asyncio.to_thread(make_specs, self.server, listed)
+        self.tools = self._effects.keep(await asyncio.to_thread(make_specs, self.server, listed))
         unknown_names = find_unknown_names(self.server, listed)
         if unknown_names and unknown_names != self.unknown_names:
             log.warning("mcp.unknown_names", server=self.server.name, names=unknown_names)
