@@ -309,6 +309,17 @@ async def test_a_made_up_argument_can_not_imitate_the_question(
     )
 
 
+async def test_a_question_shows_characters_that_nobody_would_see(world: World, model: ScriptedModel) -> None:
+    conversation = await begin(world)
+    arguments = {"path": "a\u202etxt.\u200bexe", "na\u2066me": "x\u2028y"}
+    model.answers.append(Uses([ToolCall("files__write", json.dumps(arguments))]))
+    question = await world.says(conversation, "Write it down.")
+    assert question["content"] == (
+        "May I use `files__write` with path = `a\\u{202e}txt.\\u{200b}exe`, `na\\u{2066}me` = `x y`?"
+        " I do it only if you allow it."
+    )
+
+
 async def test_decisions_at_the_same_moment_go_on_with_the_turn_once(
     world: World, model: ScriptedModel, files: FileTools
 ) -> None:

@@ -13,6 +13,7 @@ from rapport.domain.conversation import Author, Conversation
 from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.domain.outgoing import Button, Notice
 from rapport.domain.tool_call import Decision, ToolCall
+from rapport.domain.visible_text import make_visible
 from rapport.turns.outside_calls import is_shortened
 
 _PREFIX: Final = "call"
@@ -103,7 +104,7 @@ async def press_approval_button(
 
 def _show_whole(question: ToolCall) -> Notice:
     """Return a notice with all arguments. In JSON no line of a text can end the block: its line ends are written as `\\n`."""
-    arguments = json.dumps(question.arguments, ensure_ascii=False, indent=2)
+    arguments = make_visible(json.dumps(question.arguments, ensure_ascii=False, indent=2))
     return Notice(f"`{question.tool}` with:\n\n```json\n{arguments}\n```")
 
 
