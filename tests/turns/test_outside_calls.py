@@ -268,6 +268,17 @@ async def test_a_request_that_is_not_stored_has_no_tool_that_would_ask(
     assert files.written == []
 
 
+async def test_an_answer_of_v1_names_the_questions(world: World, model: ScriptedModel) -> None:
+    await begin(world)
+    request = {"model": "clerk", "user": "anna", "messages": [{"role": "user", "content": "Write a.txt"}]}
+    model.answers += [calls("a.txt"), calls("b.txt")]
+    whole = (await world.http.post("/v1/chat/completions", json=request)).json()["rapport"]
+    streamed = (await world.http.post("/v1/chat/completions", json={**request, "stream": True})).text
+    asked = {one["arguments"]["path"]: one["id"] for one in await approvals(world, whole["conversation_id"])}
+    assert whole["approvals"] == [asked["a.txt"]]
+    assert json.dumps({"approvals": [asked["b.txt"]]})[1:-1].replace(" ", "") in streamed.replace(" ", "")
+
+
 async def test_a_try_of_an_agent_has_no_tool_that_changes_something(
     world: World, model: ScriptedModel, files: FileTools
 ) -> None:
