@@ -17,6 +17,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from rapport.agents.mcp.variables import UnsetVariable, fill_in, find_secrets
 from rapport.domain.errors import Permanent
 from rapport.domain.tool import SERVER_SEPARATOR
+from rapport.domain.validation_errors import describe_problem
 from rapport.logs import Redactor
 
 DEFAULT_FILE_NAME: Final = "mcp.json"
@@ -215,4 +216,4 @@ def _describe(place: str, error: Mapping[str, Any]) -> tuple[str, str]:
         return where, "is not a known field"
     if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
         return where, "must be an object"
-    return where, f"is wrong: {str(error['msg'])[:200]}"
+    return where, describe_problem(error)

@@ -239,10 +239,10 @@ async def test_a_bad_call_gets_one_sentence_and_leaves_nothing(world: World, cli
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("ask", {}, "The field `message` is missing."),
         ("ask", {"message": 7}, "`message` must be a text."),
-        ("ask", {"message": "  "}, "The message is empty: `content` needs at least one visible character."),
+        ("ask", {"message": "  "}, "The message is empty: `message` needs at least one visible character."),
         ("ask", {"message": "  ", "keep": True}, "The message is empty"),
-        ("ask", {"message": "x" * 32_001, "keep": True}, "`content` has 32,001 characters; the limit is 32,000."),
-        ("ask", {"message": "a\x00b"}, "`content` holds a NUL character"),
+        ("ask", {"message": "x" * 32_001, "keep": True}, "`message` has 32,001 characters; the limit is 32,000."),
+        ("ask", {"message": "a\x00b"}, "`message` holds a NUL character"),
         ("ask", {"message": "Hi", "mesage": "Hi"}, "There is no field `mesage`."),
         ("ask", {"message": "Hi", "agent": "nobody"}, "There is no agent 'nobody'; there are companion, librarian."),
         ("ask", {"message": "Hi", "conversation_id": nobody}, missing),

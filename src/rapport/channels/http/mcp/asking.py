@@ -67,7 +67,13 @@ async def _ask_once(access: CallerAccess, agent: AgentProfile, incoming: Incomin
 
 def _read_message(access: CallerAccess, body: AskArguments, conversation_id: str) -> Incoming:
     message = NewMessage(content=body.message, client_message_id=body.client_message_id)
-    incoming = parse_incoming(access.owner_id, conversation_id, message, max_characters=access.max_characters)
+    incoming = parse_incoming(
+        access.owner_id,
+        conversation_id,
+        message,
+        max_characters=access.max_characters,
+        content_field="message",
+    )
     return replace(incoming, awaits_reply=True)
 
 
