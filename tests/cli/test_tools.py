@@ -105,7 +105,7 @@ def test_a_mistake_in_the_configuration_is_named_with_file_and_field(home: Home)
     settings = configure(home, files={"command": "x", "timeout_seconds": "soon"})
     for command in (["tools", "list"], ["tools", "call", "files__read"]):
         said = home.fails(*command, **settings)
-        assert f"{settings['RAPPORT_MCP_CONFIG']}: `mcpServers.files.timeout_seconds` is wrong" in said
+        assert f"{settings['RAPPORT_MCP_CONFIG']}: `mcpServers.files.timeout_seconds` must be a number" in said
 
 
 def test_call_prints_the_result(home: Home, tmp_path: Path) -> None:

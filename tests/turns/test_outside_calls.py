@@ -202,9 +202,26 @@ async def test_in_a_group_only_the_caller_or_an_admin_decides(
     [asked] = await approvals(world, conversation)
     assert asked["author_id"] == "ann"
     refused = await decide(world, conversation, asked["id"], "allow", author_id="ben")
-    assert refused["status_code"] == 400
+    assert refused["status_code"] == 403
     assert "Only the person who called the agent, or an admin" in refused["detail"]
     assert (await decide(world, conversation, asked["id"], "allow", author_id="ann"))["state"] == "allowed"
+    assert (await answers(world, conversation, 2))[1] == "Written."
+    assert files.written == ["a.txt"]
+
+
+async def test_in_a_direct_chat_only_its_owner_decides(world: World, model: ScriptedModel, files: FileTools) -> None:
+    conversation = await begin(world)
+    model.answers += [calls("a.txt"), "Written."]
+    await world.says(conversation, "Write it down.")
+    [asked] = await approvals(world, conversation)
+    refused = await decide(world, conversation, asked["id"], "allow", author_id="ben")
+    assert (refused["status_code"], refused["detail"]) == (
+        403,
+        "Only the owner of this chat may decide about this call.",
+    )
+    assert (await approvals(world, conversation))[0]["state"] == "asked"
+    decided = await decide(world, conversation, asked["id"], "allow", author_id="local")
+    assert (decided["state"], decided["decided_by"]) == ("allowed", "local")
     assert (await answers(world, conversation, 2))[1] == "Written."
     assert files.written == ["a.txt"]
 

@@ -83,14 +83,15 @@ async def press_approval_button(
             return PressResult("", notice=_show_whole(question))
         if action not in _DECISIONS:
             return PressResult(_describe(question), make_rows(questions))
-        is_asker = presser.id == question.asker_id or not conversation.traits.has_many_speakers
+        is_asker = presser.id == question.asker_id
+        is_alone = not conversation.traits.has_many_speakers
         decided = await approvals.decide(
             owner_id,
             conversation.id,
             approval_id,
             cast("Decision", action),
             author_id=presser.id,
-            is_admin=not is_asker and question.is_undecided and await presser_is_admin(),
+            is_admin=is_alone or (not is_asker and question.is_undecided and await presser_is_admin()),
         )
         text = _describe(decided)
     except NotFound:
