@@ -142,6 +142,8 @@ def test_no_sentence_repeats_a_value(tmp_path: Path) -> None:
         (b"[" * 100_000, "is not valid JSON"),
         (b"[]", "`mcpServers` is missing"),
         (b"{}", "`mcpServers` must be an object"),
+        (b'{"mcpServers": {"a": {"command": "x"}, "a": {"url": "http://h"}}}', "`a` stands twice in the same object"),
+        (b'{"mcpServers": {"a": {"command": "x", "command": "y"}}}', "`command` stands twice in the same object"),
         (b'{"mcpServers": {}, "servers": {}}', "`servers` is not a known field"),
         (b" " * 1_000_001, "is larger than 1,000,000 bytes"),
     ],

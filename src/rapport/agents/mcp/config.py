@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -112,7 +113,7 @@ def read_servers(named: Path | None, data_dir: Path, environment: Mapping[str, s
 
 def _parse(path: Path, data: bytes) -> dict[str, Any]:
     try:
-        value: object = json.loads(data.decode("utf-8-sig"))
+        value: object = json.loads(data.decode("utf-8-sig"), object_pairs_hook=partial(_read_object, path))
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise Permanent(f"The MCP configuration {path} is not valid JSON: {error.msg} ({place}).") from None
@@ -130,6 +131,16 @@ def _parse(path: Path, data: bytes) -> dict[str, Any]:
     if len(cast("dict[str, Any]", servers)) > MAX_SERVERS:
         raise _fail(path, "mcpServers", f"must have at most {MAX_SERVERS} servers")
     return cast("dict[str, Any]", servers)
+
+
+def _read_object(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of the file. Raise Permanent for a name that stands twice: only the last one would count."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _fail(path, twice[:80], "stands twice in the same object: remove one, or give it another name")
+    return fields
 
 
 def _read_server(path: Path, name: str, value: object, environment: Mapping[str, str]) -> McpServer | None:
