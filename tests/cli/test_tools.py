@@ -61,7 +61,8 @@ def test_list_shows_every_tool_and_whether_it_only_reads(home: Home, tmp_path: P
     assert lines_of(ran, "files__move_file") == []
     assert lines_of(ran, "everything__echo")[0].endswith("Echoes back the input string")
     assert lines_of(ran, "search_notes")[0].split()[1] == "reads"
-    assert lines_of(ran, "upsert_memory")[0].split()[1] == "changes"
+    assert [lines_of(ran, name)[0].split()[1] for name in ("upsert_memory", "follow_up")] == ["keeps", "keeps"]
+    assert "keeps: Rapport stores something of its own, and never asks" in ran.out
 
 
 def test_list_names_each_server_that_fails_in_one_sentence_and_goes_on(home: Home) -> None:
