@@ -194,6 +194,7 @@ def test_doctor_checks_each_server(home: Home, tmp_path: Path, database_url: str
     assert "4 configured" in lines["MCP servers"]
     assert "14 tools over stdio, 4 of them change something" in lines["MCP server files"]
     assert lines["MCP server files"].startswith("✓")
+    assert "(0 ms)" not in lines["MCP server files"]  # a program that is started takes some
     assert lines["MCP server mistaken"].startswith("!")
     assert "`readOnly` or `disabledTools` name some that it does not have: wrok" in lines["MCP server mistaken"]
     assert lines["MCP server dead"].startswith("✗")

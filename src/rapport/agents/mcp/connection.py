@@ -54,6 +54,8 @@ class Connection:
         """Tools that the configuration names and the server does not have."""
         self.problem: str | None = None
         """Why the latest attempt to connect failed, or why the connection ended."""
+        self.connect_seconds = 0.0
+        """How long the latest attempt that succeeded took, with the list of tools."""
         self.tried = asyncio.Event()
         """Set after the first attempt to connect."""
         self._chance = chance
@@ -91,8 +93,10 @@ class Connection:
         """Connect and keep the connection until it ends; `problem` says why it ended."""
         from rapport.agents.mcp.wire.streams import find_cause
 
+        began_at = time.monotonic()
         try:
             async with self._open() as peer:
+                self.connect_seconds = time.monotonic() - began_at
                 await self._keep(peer)
         except Exception as error:  # noqa: BLE001 - whatever fails in a connection with this server, others go on
             self.problem = self._shorten(_describe(find_cause(error)))
