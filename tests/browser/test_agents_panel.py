@@ -178,7 +178,7 @@ async def test_every_field_is_read_and_written_and_an_empty_one_is_the_default(v
     await field(panel, "autonomy.min_delay_seconds").locator("input").fill("")
     await field(panel, "model_options.max_tokens").locator("input").fill("")
     await panel.get_by_label("Memory", exact=True).check()
-    await panel.get_by_label("Save a memory").check()
+    await panel.get_by_label("Save a memory upsert_memory").check()
     await field(panel, "grounding").locator("select").select_option("none")
     await visitor.button("Save").click()
     await expect(panel.get_by_text("Saved as version 2.")).to_be_visible()

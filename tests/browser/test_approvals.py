@@ -234,6 +234,19 @@ async def test_arguments_are_text_and_hidden_characters_are_seen(
 
 
 @ON_A_DESKTOP
+async def test_a_value_that_is_not_shown_as_a_whole_says_so(
+    visitor: Visitor, world: World, model: ScriptedModel
+) -> None:
+    await opened(visitor, world)
+    model.answers.append(writes(mode="a\n" * 11, path="line\n" * 40))
+    await visitor.say("Write it down.")
+    fitting, long = cards(visitor).locator("dd").nth(0), cards(visitor).locator("dd").nth(1)
+    await expect(long.locator(".more")).to_have_text("There is more: scroll in this box to read all 200 characters.")
+    await expect(fitting.locator(".long")).to_be_visible()
+    await expect(fitting.locator(".more")).to_be_hidden()
+
+
+@ON_A_DESKTOP
 async def test_in_a_group_the_page_decides_as_the_admin(
     visitor: Visitor, world: World, model: ScriptedModel, files: FileTools
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from rapport.cli.approvals import make_visible
+from rapport.domain.visible_text import make_visible
 from tests.e2e.scripted import ScriptedModel, ToolCall, Uses, chat_model, scripted_model
 from tests.support.commands import COMMAND, Home, Ran, Terminal
 from tests.support.world import open_world
@@ -194,4 +194,4 @@ def open_terminal(home: Home, environment: dict[str, str]) -> Terminal:
 
 
 def test_hidden_characters_are_written_as_numbers() -> None:
-    assert make_visible("a\tb\x1b[0m\u202e\u200d\n") == "a   b\\u{1b}[0m\\u{202e}\u200d\n"
+    assert make_visible("a\tb\x1b[0m\u202e\u200d\u2028\n") == "a   b\\u{1b}[0m\\u{202e}\u200d\\u{2028}\n"

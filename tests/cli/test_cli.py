@@ -169,10 +169,28 @@ def test_keys_are_made_listed_and_revoked(home: Home) -> None:
     assert "my phone" in row
     assert secret not in listed.out
 
-    assert home.run("keys", "revoke", key_id) == (0, "Revoked.\n", "")
+    assert home.run("keys", "revoke", key_id) == (0, f"Revoked {key_id}, 'my phone' of 'ana'.\n", "")
     assert f"no active key {key_id!r}; `rapport keys list` shows them" in home.fails("keys", "revoke", key_id)
     data = b"".join(file.read_bytes() for file in (home.path / "data").glob("*.log"))
     assert secret.encode() not in data
+
+
+def test_a_key_is_named_by_its_whole_id_the_beginning_of_it_or_its_name(home: Home) -> None:
+    names = ("phone", "phone", "[/laptop] " + "x" * 100, "tablet")
+    ids = [home.run("keys", "create", name, "--user", "ana" * 20).err.split()[1] for name in names]
+    for columns in ("80", "40"):
+        listed = home.run("keys", "list", COLUMNS=columns).out
+        assert all(key_id in listed for key_id in ids), listed
+    told = home.fails("keys", "revoke", "phone")
+    assert "'phone' stands for several keys" in told
+    assert all(key_id in told for key_id in ids[:2])
+    assert "stands for several keys" in home.fails("keys", "revoke", ids[0][:3])
+    for wrong in ("", "tab", "0123"):
+        assert f"no active key {wrong!r}" in home.fails("keys", "revoke", wrong)
+    assert ids[0] in home.run("keys", "revoke", ids[0]).out
+    assert ids[1] in home.run("keys", "revoke", "phone").out  # the other one is revoked
+    assert ids[3] in home.run("keys", "revoke", "tablet").out
+    assert ids[2] in home.run("keys", "revoke", ids[2][:2].lower()).out
 
 
 def test_a_key_has_a_role_and_a_user_with_a_proper_name(home: Home) -> None:

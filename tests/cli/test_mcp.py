@@ -88,6 +88,25 @@ async def test_a_user_sees_their_own_things_alone(home: Home, world: World, data
         assert "quokka" in await hers.read(f"rapport://notes/{ana.note_id}")
 
 
+async def test_a_key_says_whose_things_it_reaches(home: Home, world: World, database_url: str) -> None:
+    ana = await make_belongings(world, "ana", word="quokka")
+    await world.drain()
+    uri = f"rapport://notes/{ana.note_id}"
+    async with started(home, DATABASE_URL=database_url, RAPPORT_KEY=f" {ana.key} ") as hers:
+        assert "quokka" in await hers.read(uri)
+        await world.sql("UPDATE api_keys SET revoked_at = clock_timestamp()")
+        with pytest.raises(Exception, match="not valid, or was revoked"):
+            await hers.read(uri)
+    for wrong in (ana.key, "rapport_nobody"):
+        failed = await asyncio.to_thread(home.fails, "mcp", DATABASE_URL=database_url, RAPPORT_KEY=wrong)
+        assert "RAPPORT_KEY is not valid, or was revoked." in failed
+        assert wrong not in failed
+    bens = await make_key(world, "ben")
+    as_ana = await asyncio.to_thread(home.fails, "mcp", "--user", "ana", DATABASE_URL=database_url, RAPPORT_KEY=bens)
+    assert "is one of 'ben', not of the user of --user" in as_ana
+    assert "--user does not go with --url" in home.fails("mcp", "--url", "http://127.0.0.1:9", "--user", "ana")
+
+
 async def test_it_passes_messages_on_to_a_server(home: Home, world: World) -> None:
     address = str(world.http.base_url)
     async with started(home, "--url", address) as client:

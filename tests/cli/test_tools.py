@@ -61,7 +61,8 @@ def test_list_shows_every_tool_and_whether_it_only_reads(home: Home, tmp_path: P
     assert lines_of(ran, "files__move_file") == []
     assert lines_of(ran, "everything__echo")[0].endswith("Echoes back the input string")
     assert lines_of(ran, "search_notes")[0].split()[1] == "reads"
-    assert lines_of(ran, "upsert_memory")[0].split()[1] == "changes"
+    assert [lines_of(ran, name)[0].split()[1] for name in ("upsert_memory", "follow_up")] == ["keeps", "keeps"]
+    assert "keeps: Rapport stores something of its own, and never asks" in ran.out
 
 
 def test_list_names_each_server_that_fails_in_one_sentence_and_goes_on(home: Home) -> None:
@@ -105,7 +106,7 @@ def test_a_mistake_in_the_configuration_is_named_with_file_and_field(home: Home)
     settings = configure(home, files={"command": "x", "timeout_seconds": "soon"})
     for command in (["tools", "list"], ["tools", "call", "files__read"]):
         said = home.fails(*command, **settings)
-        assert f"{settings['RAPPORT_MCP_CONFIG']}: `mcpServers.files.timeout_seconds` is wrong" in said
+        assert f"{settings['RAPPORT_MCP_CONFIG']}: `mcpServers.files.timeout_seconds` must be a number" in said
 
 
 def test_call_prints_the_result(home: Home, tmp_path: Path) -> None:
@@ -193,6 +194,7 @@ def test_doctor_checks_each_server(home: Home, tmp_path: Path, database_url: str
     assert "4 configured" in lines["MCP servers"]
     assert "14 tools over stdio, 4 of them change something" in lines["MCP server files"]
     assert lines["MCP server files"].startswith("✓")
+    assert "(0 ms)" not in lines["MCP server files"]  # a program that is started takes some
     assert lines["MCP server mistaken"].startswith("!")
     assert "`readOnly` or `disabledTools` name some that it does not have: wrok" in lines["MCP server mistaken"]
     assert lines["MCP server dead"].startswith("✗")

@@ -316,9 +316,26 @@ async def test_in_a_group_only_the_caller_or_an_admin_decides(
     [asked] = await approvals(world, conversation)
     assert asked["author_id"] == "ann"
     refused = await decide(world, conversation, asked["id"], "allow", author_id="ben")
-    assert refused["status_code"] == 400
+    assert refused["status_code"] == 403
     assert "Only the person who called the agent, or an admin" in refused["detail"]
     assert (await decide(world, conversation, asked["id"], "allow", author_id="ann"))["state"] == "allowed"
+    assert (await answers(world, conversation, 2))[1] == "Written."
+    assert files.written == ["a.txt"]
+
+
+async def test_in_a_direct_chat_only_its_owner_decides(world: World, model: ScriptedModel, files: FileTools) -> None:
+    conversation = await begin(world)
+    model.answers += [calls("a.txt"), "Written."]
+    await world.says(conversation, "Write it down.")
+    [asked] = await approvals(world, conversation)
+    refused = await decide(world, conversation, asked["id"], "allow", author_id="ben")
+    assert (refused["status_code"], refused["detail"]) == (
+        403,
+        "Only the owner of this chat may decide about this call.",
+    )
+    assert (await approvals(world, conversation))[0]["state"] == "asked"
+    decided = await decide(world, conversation, asked["id"], "allow", author_id="local")
+    assert (decided["state"], decided["decided_by"]) == ("allowed", "local")
     assert (await answers(world, conversation, 2))[1] == "Written."
     assert files.written == ["a.txt"]
 
@@ -382,6 +399,29 @@ async def test_a_request_that_is_not_stored_has_no_tool_that_would_ask(
     assert files.written == []
 
 
+async def test_an_answer_of_v1_names_the_questions(world: World, model: ScriptedModel) -> None:
+    await begin(world)
+    request = {"model": "clerk", "user": "anna", "messages": [{"role": "user", "content": "Write a.txt"}]}
+    model.answers += [calls("a.txt"), calls("b.txt")]
+    whole = (await world.http.post("/v1/chat/completions", json=request)).json()["rapport"]
+    streamed = (await world.http.post("/v1/chat/completions", json={**request, "stream": True})).text
+    asked = {one["arguments"]["path"]: one["id"] for one in await approvals(world, whole["conversation_id"])}
+    assert whole["approvals"] == [asked["a.txt"]]
+    assert json.dumps({"approvals": [asked["b.txt"]]})[1:-1].replace(" ", "") in streamed.replace(" ", "")
+
+
+async def test_a_try_of_an_agent_has_no_tool_that_changes_something(
+    world: World, model: ScriptedModel, files: FileTools
+) -> None:
+    await begin(world, free=True)
+    model.answers += [calls("a.txt"), "Done."]
+    tried = await world.http.post("/api/agents/clerk/try", json={"content": "Write a.txt"})
+    assert tried.json()["content"] == "Done."
+    assert "files__read" in model.calls[0].tools
+    assert "files__write" not in model.calls[0].tools
+    assert files.written == []
+
+
 async def test_an_allowed_call_whose_server_is_away_is_told_and_not_made(
     world: World, model: ScriptedModel, files: FileTools
 ) -> None:
@@ -408,6 +448,17 @@ async def test_a_made_up_argument_can_not_imitate_the_question(
     assert question["content"] == (
         "May I use `files__write` with path = `b.txt`,"
         " `path = 'a.txt'? It only reads. ![](http://example.org/pixel)` = `x`? I do it only if you allow it."
+    )
+
+
+async def test_a_question_shows_characters_that_nobody_would_see(world: World, model: ScriptedModel) -> None:
+    conversation = await begin(world)
+    arguments = {"path": "a\u202etxt.\u200bexe", "na\u2066me": "x\u2028y"}
+    model.answers.append(Uses([ToolCall("files__write", json.dumps(arguments))]))
+    question = await world.says(conversation, "Write it down.")
+    assert question["content"] == (
+        "May I use `files__write` with path = `a\\u{202e}txt.\\u{200b}exe`, `na\\u{2066}me` = `x y`?"
+        " I do it only if you allow it."
     )
 
 

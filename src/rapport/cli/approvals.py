@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
@@ -19,13 +18,12 @@ from rapport.domain.errors import Conflict, NotFound
 from rapport.domain.live_updates import MessageStored, TextStreamed
 from rapport.domain.tool import SERVER_SEPARATOR
 from rapport.domain.tool_call import Decision, ToolCall
+from rapport.domain.visible_text import make_visible
 from rapport.runtime.subscriptions import Subscription
 
 ANSWERS: Final[Mapping[str, Decision]] = {"yes": "allow", "y": "allow", "no": "deny", "n": "deny"}
 LATER: Final = frozenset({"later", "l", ""})
 _SILENCE_SECONDS = 15.0
-_JOINERS = "\u200c\u200d"
-"""Characters without a shape of their own that scripts and emojis need."""
 
 
 class RestOfReply:
@@ -134,17 +132,6 @@ class ApprovalPrompts:
             self._console.print(str(error), style="red", markup=False)
             return False
         return True
-
-
-def make_visible(text: str) -> str:
-    """Return the text with every character that shows nothing, or turns the text around it, written as its number."""
-    return "".join(map(_make_visible, text.encode(errors="replace").decode().expandtabs(4)))
-
-
-def _make_visible(character: str) -> str:
-    if character == "\n" or character in _JOINERS or not unicodedata.category(character).startswith("C"):
-        return character
-    return f"\\u{{{ord(character):x}}}"
 
 
 def _write(value: Any) -> str:

@@ -10,7 +10,6 @@ from datetime import datetime
 
 from rich.console import Console
 from rich.live import Live
-from rich.markdown import Markdown
 from rich.spinner import Spinner
 from rich.text import Text
 
@@ -20,6 +19,7 @@ from rapport.app import App, open_app
 from rapport.cli import follow_up_output as followups
 from rapport.cli.approvals import ApprovalPrompts, RestOfReply
 from rapport.cli.line_input import open_input
+from rapport.cli.markdown import render_markdown
 from rapport.cli.output import escape_line
 from rapport.cli.reminders import render_reminders
 from rapport.core.turn_runner import Ticket
@@ -111,7 +111,7 @@ class Terminal:
     def _show_greeting(self) -> None:
         """Show the agent's greeting, which is not a message of the conversation."""
         if self._profile.greeting:
-            self._console.print(Markdown(self._profile.greeting))
+            self._console.print(render_markdown(self._profile.greeting))
 
     async def _ask(self) -> str | None:
         """Return the person's input, None when they leave. Follow-ups that arrive meanwhile are shown."""
@@ -142,7 +142,7 @@ class Terminal:
                 async with self._input.above_line():
                     for message in follow_ups:
                         self._console.print(f"[dim]{message.created_at.astimezone():%H:%M}[/dim]")
-                        self._console.print(Markdown(message.text))
+                        self._console.print(render_markdown(message.text))
                         if message.metadata.get("approvals"):
                             self._console.print("[dim]/approvals decides about it[/dim]")
                         self._note_shown(message)
@@ -308,10 +308,10 @@ class Terminal:
                 text = ""
                 async for token in _visible(ticket.tokens()):
                     text += token
-                    live.update(Markdown(text))
+                    live.update(render_markdown(text))
                 reply = await ticket.reply()
                 # The stored reply counts, not the streamed text.
-                live.update(Markdown(reply.text) if reply.text else Text("…", style="dim"))
+                live.update(render_markdown(reply.text) if reply.text else Text("…", style="dim"))
         finally:
             loop.remove_signal_handler(signal.SIGINT)
         return reply
@@ -341,7 +341,7 @@ class Terminal:
             self._console.print(
                 f"[dim]{message.created_at.astimezone():%d %b %H:%M}[/dim] [bold]{escape_line(speaker)}[/bold]"
             )
-            self._console.print(Markdown(message.text))
+            self._console.print(render_markdown(message.text))
 
 
 def _is_unasked(message: Message) -> bool:

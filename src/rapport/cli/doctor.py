@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol
 
 from langchain_core.messages import HumanMessage
 from rich.console import Console
@@ -56,8 +56,12 @@ class Caution(str):
     __slots__ = ()
 
 
-Part: TypeAlias = Callable[[str, Callable[[], Awaitable[str]]], Awaitable[None]]
-"""Print one line about a part: its name, and what the check returns or raises."""
+class Part(Protocol):
+    """Print one line about a part: its name, and what the check returns or raises."""
+
+    async def __call__(self, name: str, check: Callable[[], Awaitable[str]], *, seconds: float | None = None) -> None:
+        """`seconds` is how long the part took, if that is not the time of the check."""
+        ...
 
 
 async def examine(settings: Settings) -> bool:
@@ -67,7 +71,7 @@ async def examine(settings: Settings) -> bool:
     redact = Redactor(secrets_in(os.environ))  # providers may quote a refused key
     results: list[bool] = []
 
-    async def part(name: str, check: Callable[[], Awaitable[str]]) -> None:
+    async def part(name: str, check: Callable[[], Awaitable[str]], *, seconds: float | None = None) -> None:
         started_at = time.perf_counter()
         try:
             state = await check()
@@ -76,7 +80,7 @@ async def examine(settings: Settings) -> bool:
             console.print(f"[red]✗[/red] [bold]{name}[/bold]: {escape(redact(f'{error}{cause}'))}", soft_wrap=True)
             results.append(False)
         else:
-            ms = (time.perf_counter() - started_at) * 1000
+            ms = (time.perf_counter() - started_at if seconds is None else seconds) * 1000
             mark = "[yellow]![/yellow]" if isinstance(state, Caution) else "[green]✓[/green]"
             console.print(
                 f"{mark} [bold]{name}[/bold]: {escape(redact(state))} [dim]({ms:.0f} ms)[/dim]", soft_wrap=True

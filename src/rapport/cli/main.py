@@ -76,10 +76,14 @@ def mcp(
         typer.Option(help="The address of a running server, which is asked with the key in RAPPORT_KEY."),
     ] = None,
     user: Annotated[
-        str, typer.Option(help="Without --url: the owner of the data; `local` is the user of a server without keys.")
-    ] = "local",
+        str | None,
+        typer.Option(help="Without --url and RAPPORT_KEY: the owner of the data. [default: local]", show_default=False),
+    ] = None,
 ) -> None:
-    """Serve the Model Context Protocol on standard input and output, for a program that starts this command."""
+    """Serve the Model Context Protocol on standard input and output, for a program that starts this command.
+
+    With a key in RAPPORT_KEY it reaches the things of the key's owner.
+    """
     from rapport.cli.mcp import serve_stdio
 
     # Not uvloop: it makes standard input non-blocking.

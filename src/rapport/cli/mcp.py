@@ -16,8 +16,10 @@ import orjson
 from rapport.agents.mcp.wire.lines import Line, LineReader
 from rapport.channels.http.requests.json_bodies import MAX_BODY_BYTES
 from rapport.cli.serve import FINISH_SECONDS, Stop
+from rapport.core.access import Access
 from rapport.domain.caller import Caller, check_owner_id, choose_default_role
-from rapport.domain.errors import InvalidInput
+from rapport.domain.conversation import LOCAL_USER
+from rapport.domain.errors import InvalidInput, Unauthorized
 from rapport.domain.extras import MCP, require_extra
 from rapport.runtime.tasks import end_all
 from rapport.settings import Settings
@@ -25,7 +27,8 @@ from rapport.settings import Settings
 T = TypeVar("T")
 
 KEY_VARIABLE = "RAPPORT_KEY"
-"""The environment variable with the key for `--url`."""
+"""The environment variable with the key, whose owner's things are reached."""
+INVALID_KEY = f"The key in {KEY_VARIABLE} is not valid, or was revoked."
 READ_BYTES = 65_536
 MAX_AT_ONCE = 16
 """Messages that are being answered; no more are read meanwhile."""
@@ -37,12 +40,14 @@ AnswerLine: TypeAlias = Callable[[bytes], Awaitable[bytes | None]]
 """Returns the answer to a message; None for a notification."""
 
 
-async def serve_stdio(settings: Settings, *, url: str | None, user: str) -> None:
+async def serve_stdio(settings: Settings, *, url: str | None, user: str | None) -> None:
     """Answer messages until standard input ends or a stop signal comes."""
-    owner_id = check_owner_id(user)
+    if url is not None and user is not None:
+        raise InvalidInput(f"--user does not go with --url: there the key in {KEY_VARIABLE} says who you are.")
+    user = None if user is None else check_owner_id(user)
     Stop()  # a signal cancels this task
     with claim_stdout() as output:
-        opened = open_bridge(url) if url is not None else open_own_server(settings, owner_id)
+        opened = open_bridge(url) if url is not None else open_own_server(settings, user)
         async with opened as answer:
             await serve_lines(answer, output)
 
@@ -62,8 +67,12 @@ def claim_stdout() -> Generator[int]:
 
 
 @asynccontextmanager
-async def open_own_server(settings: Settings, owner_id: str) -> AsyncGenerator[AnswerLine]:
-    """Open the app in this process, also beside a running server, and answer from its data."""
+async def open_own_server(settings: Settings, user: str | None) -> AsyncGenerator[AnswerLine]:
+    """Open the app in this process, also beside a running server, and answer from its data.
+
+    Its caller is the owner of the key if there is one, else `user`, else the local user. Raise Unauthorized for a key that is
+    not active.
+    """
     require_extra(MCP, "`rapport mcp` speaks MCP")
     from rapport.app import open_app
     from rapport.channels.http.mcp.caller_access import CallerAccess
@@ -73,19 +82,34 @@ async def open_own_server(settings: Settings, owner_id: str) -> AsyncGenerator[A
     async def admit(_conversation_id: str) -> None:
         """Admit every message: whoever starts this command has the data already."""
 
+    key = _read_key()
     async with open_app(settings) as app:
-        access = CallerAccess(
-            app.core,
-            ConversationChoice(app.core),
-            Caller(owner_id, choose_default_role(owner_id)),
-            settings.max_message_characters,
-            admit,
-        )
+        caller = Caller(user or LOCAL_USER, choose_default_role(user or LOCAL_USER))
+        if key is not None:
+            caller = await _find_owner(app.core.access, key, user)
+        conversations = ConversationChoice(app.core)
+        access = CallerAccess(app.core, conversations, caller, settings.max_message_characters, admit)
 
         async def answer(data: bytes) -> bytes | None:
+            if key is not None and await app.core.access.find_caller_by_key(key) is None:  # revoked meanwhile
+                return _format_failure(data, INVALID_KEY)
             return (await answer_message(access, data)).data
 
         yield answer
+
+
+def _read_key() -> str | None:
+    return os.environ.get(KEY_VARIABLE, "").strip() or None
+
+
+async def _find_owner(access: Access, key: str, user: str | None) -> Caller:
+    """Return the key's owner and role. Raise Unauthorized for a key that is not active, InvalidInput for one of somebody else."""
+    caller = await access.find_caller_by_key(key)
+    if caller is None:
+        raise Unauthorized(f"{INVALID_KEY} Remove the variable to act as the user of --user.")
+    if user not in (None, caller.owner_id):
+        raise InvalidInput(f"The key in {KEY_VARIABLE} is one of {caller.owner_id!r}, not of the user of --user.")
+    return caller
 
 
 @asynccontextmanager
@@ -100,7 +124,7 @@ async def open_bridge(url: str) -> AsyncGenerator[AnswerLine]:
     if address.path in ("", "/"):
         address = address.copy_with(path="/mcp")
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    if key := os.environ.get(KEY_VARIABLE):
+    if (key := _read_key()) is not None:
         headers["Authorization"] = f"Bearer {key}"
     timeout = httpx.Timeout(CONNECT_TIMEOUT_SECONDS, read=None)  # a reply takes as long as it takes
     async with httpx.AsyncClient(headers=headers, timeout=timeout) as http:

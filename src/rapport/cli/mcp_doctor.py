@@ -32,7 +32,8 @@ async def check_mcp_servers(part: Part, settings: Settings) -> None:
     if servers:
         async with connect(servers) as tools:
             for server in servers:
-                await part(f"MCP server {server.name}", partial(_report_server, tools, server))
+                seconds = tools.connections[server.name].connect_seconds
+                await part(f"MCP server {server.name}", partial(_report_server, tools, server), seconds=seconds)
 
 
 async def _report_server(tools: McpTools, server: McpServer) -> str:

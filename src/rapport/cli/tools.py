@@ -71,6 +71,7 @@ async def _list(settings: Settings) -> Sequence[str]:
 
     servers = read_mcp_servers(settings)
     _print_section("Built-in tools", [*BUILT_IN.values()])
+    typer.echo("  (keeps: Rapport stores something of its own, and never asks)")
     problems: list[str] = []
     async with connect(servers) as tools:
         listed = tools.list_tools()
@@ -93,7 +94,7 @@ def _print_section(title: str, specs: Sequence[ToolSpec]) -> None:
     typer.echo(f"{title}: {len(specs)}")
     width = max((len(spec.name) for spec in specs), default=0)
     for spec in specs:
-        effect = "reads" if spec.only_reads else "changes"
+        effect = "reads" if spec.only_reads else "changes" if spec.has_outside_effect else "keeps"
         description = make_plain_line(spec.description, limit=_MAX_DESCRIPTION_CHARACTERS)
         typer.echo(f"  {spec.name:<{width}}  {effect:<7}  {description}".rstrip())
 

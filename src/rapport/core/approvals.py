@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from rapport.domain import failpoints
-from rapport.domain.errors import Conflict, InvalidInput, NotFound
+from rapport.domain.errors import Conflict, Forbidden, NotFound
 from rapport.domain.tool_call import Decision, ToolCall
 from rapport.storage.conversations.conversations import Conversations
 from rapport.storage.database import Database
@@ -47,8 +47,8 @@ class Approvals:
     ) -> ToolCall:
         """Store the decision and return the question; the same decision again changes nothing.
 
-        In a group only the person whose message needs the call may decide, or an admin. Raise InvalidInput for another author,
-        Conflict after a different decision or when it is too late.
+        Only the person whose message needs the call may decide, or an admin; in a direct chat also its owner. Raise
+        Forbidden for another author, Conflict after a different decision or when it is too late.
         """
         async with self.database.transaction() as connection:
             conversations = Conversations(connection)
@@ -57,11 +57,16 @@ class Approvals:
             conversation = await conversations.get(owner_id, conversation_id)
             calls = ToolCalls(connection)
             question = await calls.get_asked(owner_id, conversation_id, approval_id)
+            is_group = conversation.traits.has_many_speakers
             is_asker = author_id is not None and author_id == question.asker_id
-            if conversation.traits.has_many_speakers and not (is_admin or is_asker):
-                raise InvalidInput(
-                    "Only the person who called the agent, or an admin of the group, may decide about this call."
+            is_owner = not is_group and author_id in (None, owner_id)
+            if not (is_admin or is_asker or is_owner):
+                who = (
+                    "the person who called the agent, or an admin of the group,"
+                    if is_group
+                    else "the owner of this chat"
                 )
+                raise Forbidden(f"Only {who} may decide about this call.")
             is_stored = await calls.decide(owner_id, conversation_id, approval_id, decision, by=author_id or owner_id)
             question = await calls.get_asked(owner_id, conversation_id, approval_id)
         failpoints.reach("approval.decided")

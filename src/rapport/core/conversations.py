@@ -60,8 +60,9 @@ class ConversationDirectory:
         at: datetime,
         messages: Sequence[ArchivedMessage] = (),
         prefix: str = "",
+        follows_up: bool = False,
     ) -> None:
-        """Create a direct chat that begins with these messages, unless it exists. The agent never follows up in it.
+        """Create a direct chat that begins with these messages, unless it exists. The agent follows up in it only if told so.
 
         `prefix` marks the client ids of the messages, so that storing them twice stores them once.
         """
@@ -70,7 +71,8 @@ class ConversationDirectory:
             await archives.create_conversation(
                 owner_id, conversation_id, agent_id=agent_id, kind="direct", title=title, at=at
             )
-            await Conversations(connection).set_followups_enabled(owner_id, conversation_id, False)
+            if not follows_up:
+                await Conversations(connection).set_followups_enabled(owner_id, conversation_id, False)
             if messages:
                 await archives.import_messages(owner_id, conversation_id, messages, prefix=prefix)
 

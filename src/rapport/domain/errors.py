@@ -4,6 +4,7 @@ RapportError
 ├── InvalidInput      tell the sender; never retry
 │   ├── InvalidFields fields with a wrong type, form or size
 │   ├── TooLarge
+│   ├── Forbidden     somebody else may do this
 │   └── Conflict      the same key was used for something else
 ├── NotFound          missing or somebody else's: the same answer
 ├── Unauthorized      no or no valid key
@@ -30,6 +31,10 @@ class InvalidFields(InvalidInput):
 
 class TooLarge(InvalidInput):
     """The input is well-formed but over a limit."""
+
+
+class Forbidden(InvalidInput):
+    """The sender sees the object and may not do this with it; somebody else may."""
 
 
 class Conflict(InvalidInput):

@@ -89,6 +89,14 @@ def _describe_field(field: str, errors: Sequence[Mapping[str, Any]]) -> str:
     return f"`{field}` {message}." if message[:1].islower() else f"`{field}`: {message}."
 
 
+def describe_problem(error: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value, without the value: the end of a sentence that begins with its field."""
+    kind = str(error.get("type"))
+    if kind in _EXPECTED:
+        return f"must be {_EXPECTED[kind]}"
+    return _describe_limit(error) or f"is wrong: {str(error['msg'])[:_MAX_MESSAGE_CHARACTERS]}"
+
+
 def _describe_limit(error: Mapping[str, Any]) -> str | None:
     """Return what a value that is over a limit, or none of a few words, must be; None for another error."""
     kind = str(error.get("type"))
@@ -100,6 +108,8 @@ def _describe_limit(error: Mapping[str, Any]) -> str | None:
         if error.get("loc", ())[-1:] == ("[key]",):
             return f"is none of {str(limits['expected']).replace(chr(39), '`')}"
         return f"must be {str(limits['expected']).replace(chr(39), '`')}"
+    if kind.startswith("url_"):
+        return "must be a whole address, such as `https://example.org/page`"
     if kind not in ("too_long", "too_short", "string_too_long", "string_too_short"):
         return None
     entries = "characters" if kind.startswith("string") or isinstance(error.get("input"), str) else "entries"

@@ -31,12 +31,15 @@ _IMAGE_KEYS = frozenset({"type", "mime_type", "source_type", "id", *_IMAGE_CARRI
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
-def check_content(content: Content, *, limit: int = MAX_CHARACTERS) -> Content:
-    """Return the content if it can be stored and is within limits; raises InvalidInput with a sentence for the sender."""
+def check_content(content: Content, *, limit: int = MAX_CHARACTERS, field: str = "content") -> Content:
+    """Return the content if it can be stored and is within limits.
+
+    Raise InvalidInput with a sentence for the sender, who knows a text as `field`.
+    """
     if isinstance(content, str):
-        check_text(content, what="content", limit=limit)
+        check_text(content, what=field, limit=limit)
         if not has_visible_text(content):
-            raise InvalidInput("The message is empty: `content` needs at least one visible character.")
+            raise InvalidInput(f"The message is empty: `{field}` needs at least one visible character.")
         return content
     if not content:
         raise InvalidInput("The message is empty: `content` needs at least one block.")

@@ -25,6 +25,7 @@ from rapport.domain.ids import new_id
 from rapport.domain.tool import ToolOutcomeUnknown, ToolSpec
 from rapport.domain.tool_call import CallState, ToolCall
 from rapport.domain.tool_names import is_named, is_outside_name
+from rapport.domain.visible_text import make_visible
 from rapport.storage.work.events import Superseded
 from rapport.storage.work.tool_calls import ToolCalls
 from rapport.turns.findings import Search
@@ -297,7 +298,7 @@ class TurnCalls:
 
 
 def describe_question(call: ToolCall) -> str:
-    """Return the question to a person, as every channel shows it. A name that the model has made up can't imitate its words."""
+    """Return the question to a person, as every channel shows it. Nothing in it is hidden, and no made-up name can imitate its words."""
     arguments = ", ".join(f"{_quote_name(name)} = {_quote(_write(value))}" for name, value in call.arguments.items())
     return f"May I use `{call.tool}`{f' with {arguments}' if arguments else ''}? I do it only if you allow it."
 
@@ -325,7 +326,7 @@ def _write(value: object) -> str:
 
 
 def _flatten(text: str) -> str:
-    return " ".join(text.replace("`", "'").split())
+    return make_visible(" ".join(text.replace("`", "'").split()))
 
 
 def _quote(text: str) -> str:

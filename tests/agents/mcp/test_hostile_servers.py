@@ -7,10 +7,12 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
+from structlog.testing import capture_logs
 
 from rapport.agents.mcp.config import McpServer
 from rapport.agents.mcp.connection import Connection
@@ -28,6 +30,10 @@ HELD_BYTES = 60_000_000
 
 async def expect_works(tools: McpTools, name: str = "good__work") -> None:
     assert (await tools.call(name, {})).text.startswith("done")
+
+
+def has_new_tools(tools: McpTools, server: str, before: object) -> bool:
+    return tools.connections[server].tools is not before
 
 
 def names(tools: McpTools, server: str = "bad") -> list[str]:
@@ -257,6 +263,22 @@ async def test_a_changed_schema_counts_from_its_announcement_on() -> None:
         assert refused.is_error
         assert "'new' is a required property" in refused.text
         assert (await tools.call("bad__work", {"new": 1})).text == "done 2"
+
+
+async def test_a_tool_that_changed_something_asks_also_after_a_new_hint() -> None:
+    listed = hostile("changes_hint", name="listed", read_only=frozenset({"work"}))
+    with capture_logs() as lines:
+        async with running(hostile("changes_hint"), listed) as tools:
+            for server in ("bad", "listed"):
+                before = tools.connections[server].tools
+                await expect_works(tools, f"{server}__work")
+                await wait_until(partial(has_new_tools, tools, server, before))
+            only_reads = {spec.name: spec.only_reads for spec in tools.list_tools()}
+    assert only_reads == {"bad__work": False, "bad__reads": True, "listed__work": True, "listed__reads": False}
+    warned = [line for line in lines if line["event"] == "mcp.tool_hint_changed"]
+    assert [(line["log_level"], line["server"], line["tools"]) for line in warned] == [
+        ("warning", "bad", ["bad__work"])
+    ]
 
 
 async def test_a_server_may_ask_for_nothing() -> None:

@@ -141,6 +141,7 @@ async def test_a_plain_answer_is_a_chat_completion(world: World, ai: openai.Asyn
         "guard_used": False,
         "fallback_used": False,
         "cancelled": False,
+        "approvals": [],
     }
 
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -17,6 +18,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from rapport.agents.mcp.variables import UnsetVariable, fill_in, find_secrets
 from rapport.domain.errors import Permanent
 from rapport.domain.tool import SERVER_SEPARATOR
+from rapport.domain.validation_errors import describe_problem
 from rapport.logs import Redactor
 
 DEFAULT_FILE_NAME: Final = "mcp.json"
@@ -111,7 +113,7 @@ def read_servers(named: Path | None, data_dir: Path, environment: Mapping[str, s
 
 def _parse(path: Path, data: bytes) -> dict[str, Any]:
     try:
-        value: object = json.loads(data.decode("utf-8-sig"))
+        value: object = json.loads(data.decode("utf-8-sig"), object_pairs_hook=partial(_read_object, path))
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise Permanent(f"The MCP configuration {path} is not valid JSON: {error.msg} ({place}).") from None
@@ -129,6 +131,16 @@ def _parse(path: Path, data: bytes) -> dict[str, Any]:
     if len(cast("dict[str, Any]", servers)) > MAX_SERVERS:
         raise _fail(path, "mcpServers", f"must have at most {MAX_SERVERS} servers")
     return cast("dict[str, Any]", servers)
+
+
+def _read_object(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of the file. Raise Permanent for a name that stands twice: only the last one would count."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _fail(path, twice[:80], "stands twice in the same object: remove one, or give it another name")
+    return fields
 
 
 def _read_server(path: Path, name: str, value: object, environment: Mapping[str, str]) -> McpServer | None:
@@ -215,4 +227,4 @@ def _describe(place: str, error: Mapping[str, Any]) -> tuple[str, str]:
         return where, "is not a known field"
     if error["type"] in ("model_type", "model_attributes_type", "dict_type"):
         return where, "must be an object"
-    return where, f"is wrong: {str(error['msg'])[:200]}"
+    return where, describe_problem(error)

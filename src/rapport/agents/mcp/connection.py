@@ -15,7 +15,7 @@ import structlog
 
 from rapport.agents.mcp.config import McpServer
 from rapport.agents.mcp.texts import clean_text, read_result
-from rapport.agents.mcp.tool_specs import MAX_TOOLS, find_unknown_names, make_specs
+from rapport.agents.mcp.tool_specs import MAX_TOOLS, ToolEffects, find_unknown_names, make_specs
 from rapport.agents.mcp.wire.limits import NO_ANSWER_CODE, NOT_SENT_CODE, TOO_LARGE_CODE, Throttle
 from rapport.domain.errors import Transient
 from rapport.domain.tool import ToolOutcomeUnknown, ToolResult, ToolSpec
@@ -54,9 +54,12 @@ class Connection:
         """Tools that the configuration names and the server does not have."""
         self.problem: str | None = None
         """Why the latest attempt to connect failed, or why the connection ended."""
+        self.connect_seconds = 0.0
+        """How long the latest attempt that succeeded took, with the list of tools."""
         self.tried = asyncio.Event()
         """Set after the first attempt to connect."""
         self._chance = chance
+        self._effects = ToolEffects(server)
         self._peer: Peer | None = None
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
         self._running_calls = 0
@@ -90,8 +93,10 @@ class Connection:
         """Connect and keep the connection until it ends; `problem` says why it ended."""
         from rapport.agents.mcp.wire.streams import find_cause
 
+        began_at = time.monotonic()
         try:
             async with self._open() as peer:
+                self.connect_seconds = time.monotonic() - began_at
                 await self._keep(peer)
         except Exception as error:  # noqa: BLE001 - whatever fails in a connection with this server, others go on
             self.problem = self._shorten(_describe(find_cause(error)))
@@ -171,7 +176,7 @@ class Connection:
             if not isinstance(following, str) or not following or following == cursor or len(listed) > 10 * MAX_TOOLS:
                 break
             cursor = following
-        self.tools = await asyncio.to_thread(make_specs, self.server, listed)
+        self.tools = self._effects.keep(await asyncio.to_thread(make_specs, self.server, listed))
         unknown_names = find_unknown_names(self.server, listed)
         if unknown_names and unknown_names != self.unknown_names:
             log.warning("mcp.unknown_names", server=self.server.name, names=unknown_names)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import structlog
@@ -22,6 +23,8 @@ MAX_DESCRIPTION_CHARACTERS: Final = 2_000
 MAX_SCHEMA_CHARACTERS: Final = 16_000
 MAX_SCHEMA_DEPTH: Final = 20
 MAX_RAW_NAME_CHARACTERS: Final = 500
+MAX_REMEMBERED_TOOLS: Final = 10_000
+"""Of a server that has listed more tools that change something, every tool counts as one."""
 
 _HASH_CHARACTERS: Final = 8
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -62,6 +65,37 @@ def make_specs(server: McpServer, listed: Iterable[object]) -> dict[str, tuple[T
     if len(tools) >= MAX_TOOLS and count > len(tools):
         log.warning("mcp.too_many_tools", server=server.name, listed=count, used=len(tools))
     return tools
+
+
+class ToolEffects:
+    """Remembers which tools of a server have changed something: they ask, whatever the server says of them later.
+
+    A person who may decide about a tool's calls would else lose that by a new list of the server.
+    """
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self._changing: set[str] = set()
+        self._withheld: set[str] = set()
+        """The tools whose new hint is not believed; they are logged once."""
+
+    def keep(self, tools: Mapping[str, tuple[ToolSpec, str]]) -> Mapping[str, tuple[ToolSpec, str]]:
+        """Return the tools of a new list, each that has ever changed something as one that does."""
+        if self._server.read_only is not None:  # the operator says which only read
+            return tools
+        kept = dict(tools)
+        withheld: list[str] = []
+        is_full = len(self._changing) > MAX_REMEMBERED_TOOLS  # a server that invents names all the time
+        for name, (spec, raw_name) in tools.items():
+            if not spec.only_reads:
+                self._changing.add(name)
+            elif name in self._changing or is_full:
+                kept[name] = (replace(spec, only_reads=False), raw_name)
+                withheld.append(name)
+        if not self._withheld.issuperset(withheld):
+            log.warning("mcp.tool_hint_changed", server=self._server.name, tools=withheld)
+        self._withheld = set(withheld)
+        return kept
 
 
 def find_unknown_names(server: McpServer, listed: Iterable[object]) -> list[str]:

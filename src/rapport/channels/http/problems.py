@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from rapport.domain.errors import (
     Conflict,
+    Forbidden,
     InvalidFields,
     InvalidInput,
     NotFound,
@@ -51,6 +52,7 @@ _TITLES = {
 _STATUS: tuple[tuple[type[RapportError], int], ...] = (
     (TooLarge, 413),
     (Conflict, 409),
+    (Forbidden, 403),
     (InvalidFields, 422),
     (InvalidInput, 400),
     (NotFound, 404),

@@ -13,6 +13,7 @@ from rapport.domain.conversation import Author, Conversation
 from rapport.domain.errors import Conflict, InvalidInput, NotFound
 from rapport.domain.outgoing import Button, Notice
 from rapport.domain.tool_call import Decision, ToolCall
+from rapport.domain.visible_text import make_visible
 from rapport.turns.outside_calls import is_shortened
 
 _PREFIX: Final = "call"
@@ -82,14 +83,15 @@ async def press_approval_button(
             return PressResult("", notice=_show_whole(question))
         if action not in _DECISIONS:
             return PressResult(_describe(question), make_rows(questions))
-        is_asker = presser.id == question.asker_id or not conversation.traits.has_many_speakers
+        is_asker = presser.id == question.asker_id
+        is_alone = not conversation.traits.has_many_speakers
         decided = await approvals.decide(
             owner_id,
             conversation.id,
             approval_id,
             cast("Decision", action),
             author_id=presser.id,
-            is_admin=not is_asker and question.is_undecided and await presser_is_admin(),
+            is_admin=is_alone or (not is_asker and question.is_undecided and await presser_is_admin()),
         )
         text = _describe(decided)
     except NotFound:
@@ -103,7 +105,7 @@ async def press_approval_button(
 
 def _show_whole(question: ToolCall) -> Notice:
     """Return a notice with all arguments. In JSON no line of a text can end the block: its line ends are written as `\\n`."""
-    arguments = json.dumps(question.arguments, ensure_ascii=False, indent=2)
+    arguments = make_visible(json.dumps(question.arguments, ensure_ascii=False, indent=2))
     return Notice(f"`{question.tool}` with:\n\n```json\n{arguments}\n```")
 
 

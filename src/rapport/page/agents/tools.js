@@ -59,7 +59,7 @@ export function createToolChoice({ tools, servers }, isOperator) {
 		rows.push({ name, box, isFixed: Boolean(serverOf(name)) && !isOperator && !chosen.order.includes(name) });
 		const isMissing = serverOf(name) && !tool && !isAll(name);
 		const help = isMissing ? "Not there now. The agent keeps it." : serverOf(name) && tool?.description;
-		return el("label.tick", box, el("span", labelOf(name), tool && asks(name) && el("i", " changes something"), help && el("small.tool-help", { dir: "auto", title: help }, help)));
+		return el("label.tick", box, el("span", labelOf(name), OWN[name] && [" ", el("code", name)], tool && asks(name) && el("i", " changes something"), help && el("small.tool-help", { dir: "auto", title: help }, help)));
 	}
 
 	function tick({ value, checked }) {

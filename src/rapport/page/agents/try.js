@@ -11,7 +11,7 @@ export function createTry(app, { path, changes, onRefused }) {
 		"section.card",
 		{ "aria-label": "Try it" },
 		el("h2", "Try it"),
-		el("p.hint", "One answer with what stands in the form, saved or not. Nothing is kept."),
+		el("p.hint", "One answer with what stands in the form, saved or not. Nothing is kept, and tools that change something are not used."),
 		form("stack", ask, field("Your question", question), el("div.row", button("Try it", "small", null, "play", { type: "submit" }))),
 		answer,
 	);

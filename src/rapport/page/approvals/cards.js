@@ -1,7 +1,7 @@
 /** The cards of a reply that asks before a tool changes something: each call with its arguments, and what became of it. */
 
 import { button, el, fill, icon } from "../dom.js";
-import { countdown } from "../times.js";
+import { count, countdown } from "../times.js";
 
 const AGAIN = 5_000; // an expired question is looked up again, until the server says so too
 const LONG = 600; // characters or, in lines of 60, a value that scrolls
@@ -140,7 +140,15 @@ function describe(card, { tool, server, arguments: given }) {
 function valueOf(key, value) {
 	const text = visible(typeof value === "string" ? value : JSON.stringify(value, null, 2));
 	const isLong = text.length > LONG || text.split("\n").length > LONG / 60;
-	return el("dd", { dir: "auto" }, isLong ? el("div.long", { tabIndex: 0, role: "group", "aria-label": visible(key) }, text) : text || el("i", "empty"));
+	return el("dd", { dir: "auto" }, isLong ? longValue(key, text) : text || el("i", "empty"));
+}
+
+/** A box that scrolls. If it does not show all of the text, a line under it says so. */
+function longValue(key, text) {
+	const box = el("div.long", { tabIndex: 0, role: "group", "aria-label": visible(key) }, text);
+	const more = el("small.more", { hidden: true }, `There is more: scroll in this box to read all ${count([...text].length, "character")}.`);
+	new ResizeObserver(() => { more.hidden = box.scrollHeight <= box.clientHeight; }).observe(box);
+	return [box, more];
 }
 
 const visible = text => text.replace(HIDDEN, one => `\\u{${one.codePointAt(0).toString(16)}}`);

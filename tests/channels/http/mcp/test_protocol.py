@@ -59,6 +59,7 @@ async def test_what_is_no_message_gets_one_sentence(world: World) -> None:
 async def test_a_request_that_can_t_be_answered_gets_one_sentence_and_its_id(world: World) -> None:
     cases: list[tuple[bytes, int, str]] = [
         (request("tools/delete"), METHOD_NOT_FOUND, "There is no method 'tools/delete'; there are initialize, ping"),
+        (request("resources/read", uri=""), INVALID_PARAMS, "`params.uri` must be a whole address, such as"),
         (request("x" * 10_000), METHOD_NOT_FOUND, "There is no method 'xxx"),
         (request("prompts/list"), METHOD_NOT_FOUND, "There is no method"),
         (request("logging/setLevel", level="debug"), METHOD_NOT_FOUND, "There is no method"),

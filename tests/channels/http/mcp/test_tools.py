@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
@@ -65,6 +66,19 @@ async def test_a_message_to_a_conversation_is_stored_and_answered_once(world: Wo
         ("user", "And now?"),
         ("assistant", "re: And now?"),
     ]
+
+
+async def test_a_first_message_that_is_sent_again_begins_no_other_conversation(world: World, client: Client) -> None:
+    first, second = await asyncio.gather(
+        *(client.call("ask", message="Good morning", keep=True, client_message_id="mine") for _ in range(2))
+    )
+    third = await client.call("ask", message="Good morning", keep=True, client_message_id="mine")
+    assert first == second == third
+    assert [one["role"] for one in await world.history(first["conversation_id"])] == ["user", "assistant"]
+    assert "different message" in await client.refuse("ask", message="Good night", keep=True, client_message_id="mine")
+    other = await client.call("ask", message="Good night", keep=True, client_message_id="another")
+    assert other["conversation_id"] != first["conversation_id"]
+    assert await world.sql("SELECT DISTINCT autonomy_enabled FROM conversations") == [(None,)]
 
 
 async def test_a_group_message_is_answered_though_it_names_nobody(world: World, client: Client) -> None:
@@ -239,16 +253,16 @@ async def test_a_bad_call_gets_one_sentence_and_leaves_nothing(world: World, cli
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("ask", {}, "The field `message` is missing."),
         ("ask", {"message": 7}, "`message` must be a text."),
-        ("ask", {"message": "  "}, "The message is empty: `content` needs at least one visible character."),
+        ("ask", {"message": "  "}, "The message is empty: `message` needs at least one visible character."),
         ("ask", {"message": "  ", "keep": True}, "The message is empty"),
-        ("ask", {"message": "x" * 32_001, "keep": True}, "`content` has 32,001 characters; the limit is 32,000."),
-        ("ask", {"message": "a\x00b"}, "`content` holds a NUL character"),
+        ("ask", {"message": "x" * 32_001, "keep": True}, "`message` has 32,001 characters; the limit is 32,000."),
+        ("ask", {"message": "a\x00b"}, "`message` holds a NUL character"),
         ("ask", {"message": "Hi", "mesage": "Hi"}, "There is no field `mesage`."),
         ("ask", {"message": "Hi", "agent": "nobody"}, "There is no agent 'nobody'; there are companion, librarian."),
         ("ask", {"message": "Hi", "conversation_id": nobody}, missing),
         ("ask", {"message": "Hi", "conversation_id": "../\x00"}, "There is no conversation"),
         ("ask", {"message": "Hi", "conversation_id": here, "agent": "librarian"}, "The agent of this conversation is"),
-        ("ask", {"message": "Hi", "client_message_id": "x"}, "`client_message_id` needs a `conversation_id`"),
+        ("ask", {"message": "Hi", "client_message_id": "x"}, "`client_message_id` needs a `conversation_id` or `keep`"),
         ("ask", {"message": "Hi", "conversation_id": here, "client_message_id": "import:x"}, "can't begin with"),
         ("search_notes", {"query": "x" * 4_001}, "`query`"),
         ("search_notes", {"query": "x", "limit": 21}, "`limit`"),

@@ -24,8 +24,10 @@ async def ask(access: CallerAccess, body: AskArguments) -> AskResult:
     """Return the agent's reply to a message."""
     if body.conversation_id is not None:
         return await _ask_in_conversation(access, body, body.conversation_id)
-    if body.client_message_id is not None:
-        raise InvalidInput("`client_message_id` needs a `conversation_id`: it is looked for in that conversation.")
+    if body.client_message_id is not None and not body.keep:
+        raise InvalidInput(
+            "`client_message_id` needs a `conversation_id` or `keep`: otherwise nothing of the call is kept."
+        )
     agent = await access.core.agents.require(access.owner_id, body.agent or COMPANION.id)
     incoming = _read_message(access, body, new_ephemeral_id())
     await access.admit(incoming.conversation_id)
@@ -45,12 +47,18 @@ async def _ask_in_conversation(access: CallerAccess, body: AskArguments, convers
 
 
 async def _ask_in_new_conversation(access: CallerAccess, agent: AgentProfile, incoming: Incoming) -> AskResult:
-    conversation = await access.core.conversations.create(access.owner_id, agent_id=agent.id)
+    """Begin a conversation with the message. The same call with a `client_message_id` again finds the same conversation."""
+    if incoming.client_message_id is None:
+        conversation_id = (await access.core.conversations.create(access.owner_id, agent_id=agent.id)).id
+    else:
+        conversation_id = await access.conversations.begin_for_message(
+            access.owner_id, agent, incoming.client_message_id
+        )
     try:
-        reply = await _send(access, replace(incoming, conversation_id=conversation.id))
+        reply = await _send(access, replace(incoming, conversation_id=conversation_id))
     except Transient as error:  # the caller needs the id to go on
-        raise Transient(f"{error} The conversation is `{conversation.id}`.", retry_after=error.retry_after) from error
-    return _make_result(reply, agent.id, conversation.id)
+        raise Transient(f"{error} The conversation is `{conversation_id}`.", retry_after=error.retry_after) from error
+    return _make_result(reply, agent.id, conversation_id)
 
 
 async def _ask_once(access: CallerAccess, agent: AgentProfile, incoming: Incoming) -> AskResult:
@@ -67,7 +75,13 @@ async def _ask_once(access: CallerAccess, agent: AgentProfile, incoming: Incomin
 
 def _read_message(access: CallerAccess, body: AskArguments, conversation_id: str) -> Incoming:
     message = NewMessage(content=body.message, client_message_id=body.client_message_id)
-    incoming = parse_incoming(access.owner_id, conversation_id, message, max_characters=access.max_characters)
+    incoming = parse_incoming(
+        access.owner_id,
+        conversation_id,
+        message,
+        max_characters=access.max_characters,
+        content_field="message",
+    )
     return replace(incoming, awaits_reply=True)
 
 

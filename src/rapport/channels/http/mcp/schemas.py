@@ -39,8 +39,8 @@ class AskArguments(Body):
     client_message_id: Annotated[
         Id | None,
         Field(
-            description="With `conversation_id`: your id of this message. The same call again with it is stored and"
-            " answered once, and returns the same reply."
+            description="With `conversation_id` or `keep`: your id of this message. The same call again with it is stored"
+            " and answered once, and returns the same reply."
         ),
     ] = None
 

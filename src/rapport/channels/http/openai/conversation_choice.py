@@ -25,10 +25,10 @@ CLEAN_UP_INTERVAL_SECONDS = 600.0
 _CLEAN_UP_BATCH = 20
 
 
-def derive_conversation_id(owner_id: str, agent_id: str, name: str) -> str:
-    """Return the id of the named conversation. The same owner, agent and name always give the same id."""
+def derive_conversation_id(owner_id: str, agent_id: str, name: str, *, protocol: str = "openai") -> str:
+    """Return the id of the named conversation. The same owner, agent, protocol and name always give the same id."""
     # The 48 bits of the time stay 0, as in imported conversations.
-    seed = "\x00".join((owner_id, "openai", agent_id, name)).encode()
+    seed = "\x00".join((owner_id, protocol, agent_id, name)).encode()
     return str(ULID.from_bytes(bytes(6) + hashlib.sha256(seed).digest()[:10]))
 
 
@@ -48,6 +48,14 @@ class ConversationChoice:
             await self._core.conversations.create_seeded(
                 owner_id, conversation_id, agent_id=agent.id, title=name, at=datetime.now(UTC)
             )
+        return conversation_id
+
+    async def begin_for_message(self, owner_id: str, agent: AgentProfile, client_message_id: str) -> str:
+        """Return the id of the conversation that begins with this message of an MCP client; create it if it is missing."""
+        conversation_id = derive_conversation_id(owner_id, agent.id, client_message_id, protocol="mcp")
+        await self._core.conversations.create_seeded(
+            owner_id, conversation_id, agent_id=agent.id, title=None, at=datetime.now(UTC), follows_up=True
+        )
         return conversation_id
 
     async def begin_ephemeral(

@@ -40,6 +40,8 @@ class UsageView(BaseModel):
 class RapportView(BaseModel):
     """Fields that OpenAI does not have. `conversation_id` is null for a conversation that is not stored.
 
+    `approvals` are the ids of the questions that a person must decide before the agent goes on.
+
     `message_id` is null, and there is `tools_refused`, in the answer to a request with tools.
     """
 
@@ -49,6 +51,7 @@ class RapportView(BaseModel):
     guard_used: bool
     fallback_used: bool
     cancelled: bool
+    approvals: list[str]
     tools_refused: bool | None = None
 
 
@@ -161,4 +164,5 @@ class Envelope:
             "guard_used": reply.metadata.get("guard_used") is True,
             "fallback_used": reply.metadata.get("fallback_used") is True,
             "cancelled": reply.metadata.get("cancelled") is True,
+            "approvals": reply.metadata.get("approvals", []),
         }

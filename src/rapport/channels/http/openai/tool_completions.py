@@ -60,6 +60,7 @@ def rapport_fields(reply: ClientToolReply) -> dict[str, Any]:
         "guard_used": reply.guard_used,
         "fallback_used": False,
         "cancelled": False,
+        "approvals": [],
         "tools_refused": reply.tools_refused,
     }
 

@@ -38,7 +38,9 @@ class ApprovalsView(BaseModel):
 
 
 class DecisionBody(Body):
-    """In a group, `author_id` is the person who decides; without it, the owner of the conversation decides as its admin."""
+    """In a group, `author_id` is the person who decides: the one who called the agent. Without it, the owner of the conversation
+    decides as its admin. In a direct chat nobody else may decide.
+    """
 
     decision: Literal["allow", "deny"]
     author_id: Annotated[str | None, Field(min_length=1, max_length=200)] = None

@@ -109,7 +109,9 @@ async def create_conversation(core: Core, owner_id: str, body: NewConversation, 
 _NAMES = ("client_message_id", "reply_to_id", "thread_id", "platform_id", "reply_to_platform_id")
 
 
-def parse_incoming(owner: str, conversation_id: str, body: NewMessage, *, max_characters: int) -> Incoming:
+def parse_incoming(
+    owner: str, conversation_id: str, body: NewMessage, *, max_characters: int, content_field: str = "content"
+) -> Incoming:
     """Return the checked message of a request. Other metadata of a client has no field and is never accepted."""
     for name in _NAMES:
         if (value := getattr(body, name)) is not None:
@@ -120,7 +122,7 @@ def parse_incoming(owner: str, conversation_id: str, body: NewMessage, *, max_ch
     return Incoming(
         owner_id=owner,
         conversation_id=conversation_id,
-        content=check_content(body.content, limit=max_characters),
+        content=check_content(body.content, limit=max_characters, field=content_field),
         author=_author(body.author, field="author"),
         reply_to_id=body.reply_to_id,
         client_message_id=body.client_message_id,
