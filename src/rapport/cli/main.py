@@ -77,7 +77,7 @@ def mcp(
     ] = None,
     user: Annotated[
         str | None,
-        typer.Option(help="Without --url and RAPPORT_KEY: the owner of the data. [default: local]", show_default=False),
+        owner_option("Without --url and RAPPORT_KEY: the owner of the data. [default: local]", show_default=False),
     ] = None,
 ) -> None:
     """Serve the Model Context Protocol on standard input and output, for a program that starts this command.

@@ -17,7 +17,7 @@ from rapport.agents.mcp.wire.lines import Line, LineReader
 from rapport.channels.http.requests.json_bodies import MAX_BODY_BYTES
 from rapport.cli.serve import FINISH_SECONDS, Stop
 from rapport.core.access import Access
-from rapport.domain.caller import Caller, check_owner_id, choose_default_role
+from rapport.domain.caller import Caller, choose_default_role
 from rapport.domain.conversation import LOCAL_USER
 from rapport.domain.errors import InvalidInput, Unauthorized
 from rapport.domain.extras import MCP, require_extra
@@ -44,7 +44,6 @@ async def serve_stdio(settings: Settings, *, url: str | None, user: str | None) 
     """Answer messages until standard input ends or a stop signal comes."""
     if url is not None and user is not None:
         raise InvalidInput(f"--user does not go with --url: there the key in {KEY_VARIABLE} says who you are.")
-    user = None if user is None else check_owner_id(user)
     Stop()  # a signal cancels this task
     with claim_stdout() as output:
         opened = open_bridge(url) if url is not None else open_own_server(settings, user)

@@ -10,13 +10,13 @@ from rapport.domain.caller import check_owner_id
 from rapport.domain.errors import InvalidInput
 
 
-def owner_option(help_text: str) -> Any:
+def owner_option(help_text: str, **settings: Any) -> Any:
     """Return an option that takes the name of a user and refuses one that no user can have, such as `*`."""
-    return typer.Option(help=help_text, callback=_check)
+    return typer.Option(help=help_text, callback=_check, **settings)
 
 
-def _check(user: str) -> str:
+def _check(user: str | None) -> str | None:
     try:
-        return check_owner_id(user)
+        return None if user is None else check_owner_id(user)
     except InvalidInput as error:
         raise typer.BadParameter(str(error)) from None
