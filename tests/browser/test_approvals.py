@@ -74,7 +74,9 @@ async def test_a_person_sees_the_whole_call_and_allows_it(
     card = cards(visitor)
     await expect(card.get_by_role("heading")).to_have_text("May I use write of the server files?")
     await expect(card.locator("dt")).to_have_text(["path", "text", "options"])
-    assert await card.locator("dd").all_text_contents() == ["a.txt", text, '{\n  "mode": 7\n}']
+    path, long, options = card.locator("dd").nth(0), card.locator("dd .long"), card.locator("dd").nth(2)
+    assert [await one.text_content() for one in (path, long, options)] == ["a.txt", text, '{\n  "mode": 7\n}']
+    await expect(card.locator(".more")).to_contain_text("There is more")
     await expect(card).to_contain_text("left to decide")
     # The card is the question: the reply's text does not ask a second time.
     await expect(visitor.replies.first.locator(".words")).to_have_text("I can do that.")

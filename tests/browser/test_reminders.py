@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from playwright.async_api import Browser, Locator, expect
+from playwright.async_api import Browser, Locator, Route, expect
 
 from tests.support.world import World, until
 
@@ -124,8 +124,12 @@ async def test_a_mistake_is_one_sentence_and_loses_nothing(visitor: Visitor, wor
 
     # Another tab was faster.
     [one] = await listed(world)
-    await visitor.page.route("**/events*", lambda route: route.abort())
-    await world.sql("UPDATE reminders SET state = 'cancelled' WHERE id = %s", one["id"])
+
+    async def cancel_first(route: Route) -> None:
+        await world.sql("UPDATE reminders SET state = 'cancelled' WHERE id = %s", one["id"])
+        await route.continue_()
+
+    await visitor.page.route("**/snooze", cancel_first)
     await cards(panel).get_by_label("Snooze").select_option(label="10 minutes")
     await expect(visitor.toast).to_contain_text("This reminder was cancelled: set a new one.")
     await visitor.page.unroute_all(behavior="ignoreErrors")

@@ -156,7 +156,9 @@ def test_a_running_answer_is_finished_when_the_input_ends(home: Home, database_u
 
 
 def test_the_command_says_what_is_wrong_with_a_user(home: Home) -> None:
-    assert "The name of the user is empty" in home.fails("mcp", "--user", " ")
+    refused = home.run("mcp", "--user", " ")
+    assert refused.code == 2
+    assert "The name of the user is empty" in refused.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

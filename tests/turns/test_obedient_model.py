@@ -101,7 +101,7 @@ async def test_an_order_of_a_stranger_in_a_group_changes_nothing(
     assert {name for name, _ in obedient.obeyed} == {"files__write", "upsert_memory", "follow_up", "search_memories"}
     assert files.written == []
     [asked] = await approvals(world, group)
-    assert (await decide(world, group, asked["id"], "allow", author_id="eve"))["status_code"] == 400
+    assert (await decide(world, group, asked["id"], "allow", author_id="eve"))["status_code"] == 403
     assert await world.sql("SELECT count(*) FROM memories") == [(0,)]
     assert await world.sql("SELECT count(*) FROM timers") == [(0,)]
 

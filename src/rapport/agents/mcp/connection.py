@@ -40,6 +40,8 @@ _MAX_ERROR_CHARACTERS: Final = 500
 _LOG_INTERVAL_SECONDS: Final = 300.0
 
 _BROKEN_CODES: Final = frozenset({NOT_SENT_CODE, NO_ANSWER_CODE})
+MIN_SECONDS_LEFT: Final = 0.1
+"""A call that has waited so long for others that less is left is not sent: its answer could not come in time."""
 
 
 class Connection:
@@ -189,7 +191,9 @@ class Connection:
 
         delivery = Delivery()
         try:
-            async with asyncio.timeout(spec.time_limit_seconds), self._slots:
+            async with asyncio.timeout(spec.time_limit_seconds) as limit, self._slots:
+                if (limit.when() or 0) - asyncio.get_running_loop().time() < MIN_SECONDS_LEFT:
+                    raise TimeoutError
                 result = await self._request(raw_name, arguments, delivery)
         except TimeoutError:
             if not delivery.may_be_sent:
