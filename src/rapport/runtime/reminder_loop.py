@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import structlog
 
-from rapport.domain.errors import Permanent, Transient
 from rapport.domain.ids import new_id
 from rapport.metrics import Metrics
 from rapport.reminders.fire import fire
-from rapport.runtime.tasks import wait_until_set
+from rapport.runtime.background import run_when_due
 from rapport.storage.database import Database
 from rapport.storage.reminders.due_reminders import Delivery, DueReminder, DueReminders
 
@@ -52,17 +51,7 @@ class ReminderLoop:
 
     async def run(self) -> None:
         """Deliver reminders until cancelled."""
-        while True:
-            try:
-                pause = await self._deliver_due()
-            except (Transient, Permanent) as error:
-                log.warning("reminders.retrying", reason=str(error))
-                pause = POLL_SECONDS
-            except Exception as error:  # an unexpected error must not stop the loop
-                log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
-                pause = POLL_SECONDS
-            await wait_until_set(self._woken, timeout=pause)
-            self._woken.clear()
+        await run_when_due("reminders", self._deliver_due, self._woken, retry_seconds=POLL_SECONDS)
 
     async def _deliver_due(self) -> float:
         """Deliver all due reminders; return the seconds to sleep."""

@@ -10,7 +10,7 @@ import structlog
 
 from rapport.domain.errors import Permanent, Transient
 from rapport.metrics import Metrics
-from rapport.runtime.tasks import wait_until_set
+from rapport.runtime.background import run_when_due
 from rapport.storage.database import Database
 from rapport.storage.followups.timers import FiredTimer, Timers
 from rapport.storage.work.events import Events
@@ -42,17 +42,7 @@ class TimerLoop:
 
     async def run(self) -> None:
         """Fire timers until cancelled."""
-        while True:
-            try:
-                pause = await self._fire_due()
-            except (Transient, Permanent) as error:
-                log.warning("timers.retrying", reason=str(error))
-                pause = POLL_SECONDS
-            except Exception as error:  # an unexpected error must not stop the loop
-                log.exception("chat.error", conversationId=None, errorType=type(error).__name__, message=str(error))
-                pause = POLL_SECONDS
-            await wait_until_set(self._woken, timeout=pause)
-            self._woken.clear()
+        await run_when_due("timers", self._fire_due, self._woken, retry_seconds=POLL_SECONDS)
 
     async def _fire_due(self) -> float:
         """Fire all due timers; return the seconds to sleep."""
