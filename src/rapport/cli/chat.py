@@ -35,7 +35,7 @@ from rapport.storage.followups.timers import Timers
 from rapport.storage.messages.messages import Messages
 
 CONNECT_SECONDS = 15.0
-"""How long the chat waits at its start until the MCP servers are connected or have failed."""
+"""The time that the chat waits at its start until the MCP servers are connected or have failed."""
 FOLLOWUP_SECONDS = 0.5
 """Seconds between two polls for new follow-ups."""
 

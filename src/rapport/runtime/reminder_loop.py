@@ -22,7 +22,7 @@ BATCH = 500
 POLL_SECONDS = 1.0
 """The longest sleep: a reminder that another process sets is found in time."""
 RELEASE_SECONDS = 5.0
-"""How often reminders of muted and unreachable conversations are looked at."""
+"""The interval at which reminders of muted and unreachable conversations are looked at."""
 MIN_PAUSE_SECONDS = 0.005
 
 

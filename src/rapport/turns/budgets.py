@@ -42,7 +42,7 @@ class Budgets:
         self._warned: set[tuple[BudgetKind, str, date]] = set()
         self._levels: dict[tuple[BudgetKind, str], tuple[date, int, bool, bool]] = {}
         self.crossings = 0
-        """How often turns of this process have found that a budget is nearly used up, used up, or not any more."""
+        """The number of times that turns of this process have found a budget nearly used up, used up, or not any more."""
 
     async def find_spent(self, owner_id: str, agent: AgentProfile, *, owner_limit: int | None) -> BudgetState | None:
         """Return the budget that is used up, if any; None is no limit. Warn the operator once a month from 80 % on."""

@@ -93,7 +93,7 @@ class TurnDeps:
     flush_checkpoints: Callable[[], Awaitable[None]] = _flush_nothing
     """Make the written checkpoints durable."""
     approval_minutes: float = 60.0
-    """How long a call with an effect outside waits for a person's decision."""
+    """The time that a call with an effect outside waits for a person's decision."""
     autonomy: bool = True
     """False if this server sends no follow-ups at all."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)

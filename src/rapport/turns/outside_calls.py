@@ -53,7 +53,7 @@ _WITHDRAWN = "Not done: you may not use this tool any more."
 Flush: TypeAlias = Callable[[], Awaitable[None]]
 
 CONNECT_SECONDS = 20.0
-"""How long a turn that goes on waits until the servers of its calls are connected, for instance after a restart."""
+"""The time that a turn that goes on waits until the servers of its calls are connected, for instance after a restart."""
 _CONNECT_POLL_SECONDS = 0.1
 MAX_SHOWN_ARGUMENT_CHARACTERS = 300
 """The number of characters that the question shows of each argument; the channels show all of it."""

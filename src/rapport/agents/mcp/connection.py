@@ -57,7 +57,7 @@ class Connection:
         self.problem: str | None = None
         """Why the latest attempt to connect failed, or why the connection ended."""
         self.connect_seconds = 0.0
-        """How long the latest attempt that succeeded took, with the list of tools."""
+        """The duration of the latest attempt that succeeded, with the list of tools."""
         self.tried = asyncio.Event()
         """Set after the first attempt to connect."""
         self._chance = chance

@@ -29,7 +29,7 @@ _CONNECT_SECONDS: Final = 10.0
 _READ_SECONDS: Final = 150.0
 """Longer than the longest call, which has a limit of its own."""
 _FAREWELL_SECONDS: Final = 1.0
-"""How long the end of a connection may take."""
+"""The longest time that the end of a connection may take."""
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _REFUSED: Final = frozenset({400, 401, 403, 404, 405, 406, 413, 415, 421, 422, 429})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 END_CHARACTERS: Final = 200
-"""How much of the begin and the end of a message is looked at for the id of its request."""
+"""The size of the parts at the begin and the end of a message in which the id of its request is looked for."""
 _ID_AT_BEGIN = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})\s*,')
 _ID_AT_END = re.compile(rb'[,}]\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
 _ID_BEFORE_VERSION = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})\s*\}\s*\Z')
